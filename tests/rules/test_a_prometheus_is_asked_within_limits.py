@@ -20,7 +20,7 @@ from tests.rules.metrics_server import Flood, MetricsServer, Page, answer, endle
 
 from pilothouse.rules.providers import prometheus as module
 from pilothouse.rules.providers.autopilot_config import ProviderConfig
-from pilothouse.rules.providers.bounded_get import BoundedHttp, FetchFailed
+from pilothouse.rules.providers.bounded_http import BoundedHttp, FetchFailed
 from pilothouse.rules.providers.prometheus import PrometheusProvider, PrometheusSettings, settings_of
 from pilothouse.rules.samples import Answer, QueryFailure, Sample
 

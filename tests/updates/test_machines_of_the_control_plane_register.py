@@ -17,7 +17,7 @@ from pilothouse.api.objects import Object
 from pilothouse.base.architectures import go_architecture
 from pilothouse.base.clock import SystemClock
 from pilothouse.client.api import Api
-from pilothouse.updates.control_node import (
+from pilothouse.updates.control_node_registration import (
     MODE_ANNOTATION,
     ControlNodeIdentity,
     ControlNodeRegistration,

@@ -28,7 +28,7 @@ from pilothouse.client.informer import Informer
 from pilothouse.meta.errors import StatusError
 from pilothouse.updates.plan_checks import ServerChecks
 from pilothouse.updates.plan_observer import PlanObserver
-from pilothouse.updates.readiness import ReadinessProbe
+from pilothouse.updates.readiness_probe import ReadinessProbe
 
 NOWHERE = Access("http://127.0.0.1:1")
 SPEC: dict[str, Any] = {"commands": []}

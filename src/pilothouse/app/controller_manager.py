@@ -65,10 +65,10 @@ from pilothouse.runtime.optional_kinds import ServedAs, served_kinds
 from pilothouse.updates.channel_observer import ChannelObserver
 from pilothouse.updates.channel_source import ChannelSource
 from pilothouse.updates.cluster_facts import UNKNOWN
-from pilothouse.updates.control_node import ControlNodeIdentity, ControlNodeRegistration
+from pilothouse.updates.control_node_registration import ControlNodeIdentity, ControlNodeRegistration
 from pilothouse.updates.plan_checks import ServerChecks
 from pilothouse.updates.plan_observer import PlanObserver
-from pilothouse.updates.readiness import DEFAULT_PATH, ReadinessProbe, Scheme
+from pilothouse.updates.readiness_probe import DEFAULT_PATH, ReadinessProbe, Scheme
 from pilothouse.updates.update_prober import UpdateProber
 
 LEASE = ("kube-system", COMPONENT)

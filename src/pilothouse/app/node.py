@@ -62,7 +62,7 @@ from pilothouse.node.services.socket_store import SocketStore
 from pilothouse.node.settings import NodeSettings
 from pilothouse.node.volumes.assembly import open_volumes
 from pilothouse.node.volumes.pod_volumes import PodVolumes
-from pilothouse.node.volumes.tiers import tier_problem
+from pilothouse.node.volumes.tier_permissions import tier_problem
 from pilothouse.supervise import cgroups, containers
 from pilothouse.supervise.machine_survey import survey_machine
 

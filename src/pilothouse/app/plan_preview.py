@@ -21,7 +21,7 @@ from pilothouse.meta.errors import StatusError
 from pilothouse.runtime.snapshot import Snapshot, StaticView
 from pilothouse.sim.forked_state import FORKED, ForkedState
 from pilothouse.updates.plan_checks import ServerChecks
-from pilothouse.updates.readiness import ReadinessProbe, Scheme
+from pilothouse.updates.readiness_probe import ReadinessProbe, Scheme
 
 _DEEPEST = 64
 """Levels of nesting, of which a plan has about ten."""

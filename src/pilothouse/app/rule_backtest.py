@@ -13,7 +13,7 @@ from pilothouse.rules.backtest import queries_of
 from pilothouse.rules.object_records import RuleTerms
 from pilothouse.rules.promql.memory_series import MemorySeries
 from pilothouse.rules.promql.series_selectors import SeriesSelector
-from pilothouse.rules.providers.bounded_get import BoundedHttp, FetchFailed
+from pilothouse.rules.providers.bounded_http import BoundedHttp, FetchFailed
 from pilothouse.rules.recorded_series import RecordingError, recorded_series
 from pilothouse.rules.series_store import WantedSeries
 

@@ -16,7 +16,7 @@ from pilothouse.cli.server_access import kubeconfig_flag, own_access
 from pilothouse.cli.update_flags import checked_authorities, update_server_flags
 
 if TYPE_CHECKING:
-    from pilothouse.updates.control_node import ControlNodeIdentity, Mode
+    from pilothouse.updates.control_node_registration import ControlNodeIdentity, Mode
 
 MORE_THAN_TWO_BEATS = 25.0
 """Seconds: one lost heartbeat must not make a pilot silent."""
@@ -199,7 +199,7 @@ def controller_manager(verbose: int, kubeconfig: Path | None, lifeline: int | No
 def _control_node(name: str | None, mode: Mode) -> ControlNodeIdentity | None:
     """The machine to register: none without the flag, and by its host name if the flag has no value."""
     from pilothouse.app.node_names import check_node_name, default_node_name
-    from pilothouse.updates.control_node import ControlNodeIdentity
+    from pilothouse.updates.control_node_registration import ControlNodeIdentity
 
     if name is None:
         return None

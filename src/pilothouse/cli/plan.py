@@ -19,7 +19,7 @@ from pilothouse.cli.waiting import waiting_for
 if TYPE_CHECKING:
     from pilothouse.api.objects import Object
     from pilothouse.controllers.plans.preview import PlanPreview
-    from pilothouse.updates.readiness import Scheme
+    from pilothouse.updates.readiness_probe import Scheme
 
 
 @click.group()
@@ -56,7 +56,7 @@ def status(watch: bool, kubeconfig: Path | None, data: Path | None) -> None:
 @plan.command("pause")
 @server_flags
 def pause(kubeconfig: Path | None, data: Path | None) -> None:
-    """Pause the plan. Nodes in progress finish; no other starts."""
+    """Pause the plan. Machines in progress finish; no other begins."""
     changed = _set_rollout(kubeconfig, data, paused=True)
     _print(f"plan {changed.name} paused: machines in progress finish, no other begins")
 
@@ -64,7 +64,7 @@ def pause(kubeconfig: Path | None, data: Path | None) -> None:
 @plan.command("resume")
 @server_flags
 def resume(kubeconfig: Path | None, data: Path | None) -> None:
-    """Go on with a plan that was paused."""
+    """Resume a plan that was paused."""
     changed = _set_rollout(kubeconfig, data, paused=False)
     aborted = "; it is aborted, and no run starts until spec.rollout.aborted is false"
     _print(f"plan {changed.name} resumed{aborted if changed.at('spec', 'rollout', 'aborted') else ''}")

@@ -112,7 +112,7 @@ def up(
     from pilothouse.app.exposed_paths import checked_paths
     from pilothouse.app.node_names import check_node_name, default_node_name, kept_node_name
     from pilothouse.app.up import UpOptions, run
-    from pilothouse.node.volumes.tiers import tier_problem
+    from pilothouse.node.volumes.tier_permissions import tier_problem
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     host, port = listen

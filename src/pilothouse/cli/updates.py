@@ -22,7 +22,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 class PlatformFile(click.ParamType[tuple[str, Path]]):
-    """``PLATFORM=FILE``; in the program, the two."""
+    """``PLATFORM=FILE``; read as a pair of the two."""
 
     name = "platform=file"
 

@@ -1,6 +1,6 @@
 """ApplicationPolicies: each of their policies becomes an AutopilotRule ``<name>-<policy>``.
 
-A rule is owned by its ApplicationPolicy: one that was edited by hand is put right, one whose policy was
+A rule is owned by its ApplicationPolicy: one that was edited by hand is reset, one whose policy was
 removed is deleted, and all go with the object. A rule of that name with another owner, or none, is not
 touched. A policy that can't be expanded, or into no valid rule, leaves its rule as it was: a mistake in a
 parameter takes no protection away. What follows from a rule is up to the controllers in ``pilothouse.rules``.

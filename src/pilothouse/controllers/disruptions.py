@@ -1,4 +1,4 @@
-"""The one door for pods that are taken down on purpose: a disruption budget is spent before one goes.
+"""Voluntary disruptions: before a controller takes a pod down, it spends from the disruption budget.
 
     account = DisruptionAccount(world)
     if blocked := account.why_kept(pod):                  # "disruption budget db needs 2 healthy pods and …"
@@ -20,8 +20,8 @@ spared, or while it takes pods down itself: then no one else can spend. What the
 are healthy by the budget's own count. That count, unlike the owner's view of the pods, can't miss an eviction
 that was made a moment ago: the eviction has changed the budget, and the owner's write fails.
 
-An entry in ``disruptedPods`` ends with the deletion of the pod. One that is restarted in place is given back
-by ``give_back`` when it has returned.
+An entry in ``disruptedPods`` ends with the deletion of the pod. The entry of a pod that restarts in place is
+removed by ``give_back`` once the pod is back.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def _unmarked(pods: Collection[Object], moment: str) -> Iterator[Intent]:
 
 
 def _spares(budget: Object, pod: Object) -> bool:
-    """Whether a budget lets a pod that is not ready go for nothing: by its ``unhealthyPodEvictionPolicy``."""
+    """Whether a pod that is not ready costs its budget nothing, by the ``unhealthyPodEvictionPolicy``."""
     if pod.is_true("Ready"):
         return False
     if budget.spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow":

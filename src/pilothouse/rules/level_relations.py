@@ -25,7 +25,7 @@ _CHAIN: Final = ("application", "workload", "pod", "volume")
 
 
 class Relation(msgspec.Struct, frozen=True):
-    """Pairs of positions, each once, by the first."""
+    """Pairs of positions, each pair once, in the order of their first positions."""
 
     first: Positions
     second: Positions

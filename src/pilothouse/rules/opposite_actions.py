@@ -27,7 +27,7 @@ def any_opposite(some: Iterable[RuleAction], others: Iterable[RuleAction]) -> bo
 
 
 def are_opposite(one: RuleAction, other: RuleAction) -> bool:
-    """Also if both name a value: two values can't both be kept."""
+    """Whether one would undo what the other does: they go up and down, or one of them names a value."""
     if one.name != other.name or one.name not in _BOTH_WAYS or one.params == other.params:
         return False
     if any(one.params.get(part) != other.params.get(part) for part in _PART):

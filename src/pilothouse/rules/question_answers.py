@@ -43,15 +43,15 @@ MOST_QUESTIONS: Final = 60
 
 
 class AnsweredQuestions:
-    """The Questions that were answered within a minute, as long as this manager leads. Those that are stored
-    would not do: who may ask may delete what is answered, to ask for more."""
+    """The Questions that were answered within a minute, as long as this manager leads. The stored ones are no
+    measure: a client that may ask may also delete Questions that were answered, to ask more."""
 
     def __init__(self) -> None:
         self._times: dict[str, dict[str, float]] = {}
         """By namespace and uid."""
 
     def is_room_for(self, question: Object, now: float) -> bool:
-        """Whether a Question may be answered, which counts from then on."""
+        """Whether a Question may be answered; if so, it counts from then on."""
         for namespace, times in list(self._times.items()):
             # After a clock that is set back nothing counts for longer.
             recent = {uid: time for uid, time in times.items() if abs(now - time) < KEPT}

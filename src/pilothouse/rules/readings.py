@@ -134,7 +134,7 @@ class Readings(Protocol):
     def of(self, rule: Object, one: Object) -> ObjectReading: ...
 
     def moment(self, wall: float) -> float:
-        """When it was by the steady clock when the wall clock had this time."""
+        """The time of the steady clock at which the wall clock had this time."""
         ...
 
     def past(self, rule: Object, one: Object) -> Sequence[PastValue | None]:

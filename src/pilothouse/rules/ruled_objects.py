@@ -239,8 +239,8 @@ class RuledObject(msgspec.Struct, frozen=True):
     def _blocked(
         self, others: Sequence[RuledObject], world: Snapshot, readings: Readings, settings: RuleSettings
     ) -> str:
-        """Which other rule goes first. One whose budget is spent holds up its opposite alone: it may be a day
-        until there is room."""
+        """Which other rule goes first. One whose budget is spent holds up only opposite actions: there may be
+        no room in it for a day."""
         for other in others:
             if other is self:
                 continue

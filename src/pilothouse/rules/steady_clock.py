@@ -54,8 +54,8 @@ class SteadyClock:
         return frozenset(span.ahead for span in self._spans)
 
     def moment(self, wall: float) -> float:
-        """When it was by this clock when the wall clock had this time: of several moments the latest, and if
-        there is none the time itself, which another machine's clock may have had."""
+        """The time of this clock at which the wall clock had this time: the latest one if there were several.
+        If there was none, as for a time by another machine's clock, the time itself."""
         now = self.now()
         for span in reversed(self._spans):
             if span.began - _SET <= wall - span.ahead <= min(span.ended, now) + _SET:

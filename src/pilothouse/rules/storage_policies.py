@@ -30,7 +30,7 @@ _SECONDS: Final = re.compile(r"([0-9]{1,9})s?")
 
 
 class PolicyError(ValueError):
-    """A policy that means nothing; the message says where."""
+    """A policy that can't be translated; the message says where."""
 
 
 class TranslatedPolicy(msgspec.Struct, frozen=True):

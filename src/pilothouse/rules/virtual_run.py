@@ -1,4 +1,4 @@
-"""Rules over recorded series, on a virtual clock, through the machine that runs live.
+"""Rules over recorded series, on a virtual clock, through the state machine that runs live.
 
     run = VirtualRun(rules, claims, series, start=0.0)
     run.until(3600.0)

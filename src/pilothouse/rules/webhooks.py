@@ -41,7 +41,7 @@ from pilothouse.rules.providers.autopilot_config import (
     WebhookConfig,
     read_config,
 )
-from pilothouse.rules.providers.bounded_get import BoundedHttp, FetchFailed
+from pilothouse.rules.providers.bounded_http import BoundedHttp, FetchFailed
 from pilothouse.runtime.intent_executor import FenceOf
 
 _SECONDS: Final = 10.0

@@ -64,8 +64,8 @@ class ClusterFacts(msgspec.Struct, frozen=True):
 
 
 async def gather(api: Api, now: float, *, running: str, storage: str = UNKNOWN) -> ClusterFacts:
-    """The facts of now. ``running`` is the version where no ControlNode reports one; the API does not say how
-    its objects are stored."""
+    """The present facts. ``running`` is the version where no ControlNode reports one; ``storage`` is the kind
+    of store, which the API does not say."""
     system = await api.find(Namespace, "kube-system")
     nodes = (await api.list(Node)).objects
     leases = (await api.list(Lease, LEASES)).objects

@@ -72,7 +72,7 @@ class Downloads:
             raise DownloadFailed(
                 f"sha256 {payload.sha256!r} is not a SHA-256: expected 64 hexadecimal digits"
             )
-        self._settings.trust.check_order(payload)
+        self._settings.trust.check_payload(payload)
         part = PartialDownload(into)
         try:
             async with asyncio.timeout(self._settings.total):

@@ -1,7 +1,7 @@
 """Which payloads a machine accepts.
 
     trust = PayloadTrust("signed", (PublicKey.parse(text),))
-    trust.check_order(payload)                   # before anything is downloaded
+    trust.check_payload(payload)                 # before anything is downloaded
     trust.verify(path, signature, payload)       # DownloadFailed says why not
 
 ``any`` takes what the plan names, ``digest`` needs a hash in the plan, and ``signed`` a signature by a
@@ -37,8 +37,8 @@ class PayloadTrust:
     def needs_signature(self) -> bool:
         return self.policy == "signed"
 
-    def check_order(self, payload: Payload) -> None:
-        """Whether the plan says enough. Raises DownloadFailed."""
+    def check_payload(self, payload: Payload) -> None:
+        """Whether a payload may be downloaded, by its hash and version in the plan. Raises DownloadFailed."""
         if self.policy == "digest" and not payload.sha256:
             raise DownloadFailed(
                 f"the plan has no sha256 for {payload.platform}, and this machine takes no payload without "

@@ -26,7 +26,7 @@ from pilothouse.meta.cel.expressions import CelError, CelExpression, Values, com
 from pilothouse.meta.errors import StatusError
 from pilothouse.meta.schema.model import ANY
 from pilothouse.meta.versions import VersionError
-from pilothouse.updates.readiness import ReadinessProbe
+from pilothouse.updates.readiness_probe import ReadinessProbe
 
 _UNREADABLE = (StatusError, TransportError, AccessError)
 

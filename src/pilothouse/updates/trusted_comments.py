@@ -15,7 +15,7 @@ def trusted_comment(version: str, platform: str, file: str, time: int) -> str:
 
 
 def parse_trusted_comment(text: str) -> dict[str, str]:
-    """The fields by name; what has no name is left out, and of a name twice the first counts."""
+    """The fields by name; what has no name is left out, and if a name occurs twice, the first counts."""
     fields: dict[str, str] = {}
     for part in text.split("\t" if "\t" in text else None):
         name, colon, value = part.partition(":")

@@ -120,7 +120,7 @@ async def serving_updates(
 
 
 def _channel(place: str) -> str:
-    """The channel that a file is the first of to be read; empty for other files."""
+    """The channel that is read by this file first; empty for other files."""
     for first in (f"/{INDEX}", f"/{METADATA}/timestamp.json"):
         if place.endswith(first):
             return place.removesuffix(first)

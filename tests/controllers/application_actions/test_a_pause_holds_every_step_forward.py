@@ -21,7 +21,7 @@ from pilothouse.controllers.application_actions.application_redundancy import ap
 from pilothouse.controllers.application_actions.computed_classes import computed_classes
 from pilothouse.controllers.application_actions.history import action_history
 from pilothouse.controllers.application_actions.pool_actions import storage_pools
-from pilothouse.controllers.application_actions.unclaimed import unclaimed_actions
+from pilothouse.controllers.application_actions.unstarted_actions import unstarted_actions
 from pilothouse.controllers.application_actions.volume_iops import volume_setiops
 from pilothouse.controllers.application_actions.volume_move import volume_move
 from pilothouse.controllers.application_actions.volume_resize import volume_resize
@@ -40,7 +40,7 @@ from pilothouse.runtime.intents import (
     Wait,
 )
 
-RECORDS = (action_history, unclaimed_actions, computed_classes)
+RECORDS = (action_history, unstarted_actions, computed_classes)
 """They act on nothing but the records of actions."""
 
 

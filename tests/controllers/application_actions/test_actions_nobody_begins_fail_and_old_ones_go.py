@@ -13,7 +13,7 @@ from pilothouse.api.objects import Tree
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.controllers.application_actions import all_executors
 from pilothouse.controllers.application_actions.history import action_history
-from pilothouse.controllers.application_actions.unclaimed import unclaimed_actions
+from pilothouse.controllers.application_actions.unstarted_actions import unstarted_actions
 from pilothouse.runtime.intents import Delete, RequeueAfter, SetStatus
 from pilothouse.sim.loop import SeededLoop
 
@@ -41,10 +41,10 @@ def action(name: str = "a-1", *, do: str = SNAPSHOT, phase: str = "", ended: flo
 @pytest.mark.parametrize("do", [SNAPSHOT, "openstorage.io.action.volume/ha"])
 @pytest.mark.parametrize("phase", ["", "Pending"])
 def test_what_nothing_begins_within_ten_minutes_fails(do: str, phase: str) -> None:
-    (later,) = seen(unclaimed_actions, action(do=do, phase=phase), now=NOW + 599)
+    (later,) = seen(unstarted_actions, action(do=do, phase=phase), now=NOW + 599)
     assert isinstance(later, RequeueAfter)
     assert later.seconds == 1
-    (end,) = seen(unclaimed_actions, action(do=do, phase=phase), now=NOW + 600)
+    (end,) = seen(unstarted_actions, action(do=do, phase=phase), now=NOW + 600)
     assert isinstance(end, SetStatus)
     assert end.status["phase"] == "Failed"
     assert end.status["conditions"][0]["reason"] == "NoExecutor"
@@ -53,11 +53,11 @@ def test_what_nothing_begins_within_ten_minutes_fails(do: str, phase: str) -> No
 
 @pytest.mark.parametrize("phase", ["Running", "Succeeded", "Failed"])
 def test_what_was_begun_is_left_to_its_executor(phase: str) -> None:
-    assert seen(unclaimed_actions, action(phase=phase), now=NOW + DAY) == []
+    assert seen(unstarted_actions, action(phase=phase), now=NOW + DAY) == []
 
 
 def test_ours_is_left_to_our_executor() -> None:
-    assert seen(unclaimed_actions, action(do="openstorage.io.action.volume/resize"), now=NOW + DAY) == []
+    assert seen(unstarted_actions, action(do="openstorage.io.action.volume/resize"), now=NOW + DAY) == []
 
 
 def test_a_finished_action_is_kept_for_a_week_and_among_the_last_ten_for_longer() -> None:

@@ -16,9 +16,9 @@ from pilothouse.node.volumes.move_plan import (
     AfterSwitch,
     PodReadiness,
     after_switch,
+    is_another_pass_worthwhile,
     is_wanted,
     observed,
-    pays,
 )
 from pilothouse.node.volumes.tree_copy import CopyPass
 from pilothouse.node.volumes.volume_plan import (
@@ -104,7 +104,7 @@ def test_the_class_that_a_claim_has_is_applied_again_after_an_attempt_at_another
 )
 def test_another_pass_pays_while_each_is_much_smaller(last: int, before: int | None, again: bool) -> None:
     earlier = CopyPass(before, 1.0) if before is not None else None
-    assert pays(CopyPass(last, 1.0), earlier) is again
+    assert is_another_pass_worthwhile(CopyPass(last, 1.0), earlier) is again
 
 
 def test_a_move_is_wanted_by_a_claim_that_names_its_class() -> None:

@@ -16,7 +16,7 @@ from tests.kit.other_users import as_user
 from pilothouse.node.volumes.directory_backend import DirectoryBackend
 from pilothouse.node.volumes.loop_backend import LoopBackend
 from pilothouse.node.volumes.orphaned_volumes import folders
-from pilothouse.node.volumes.tiers import tier_problem
+from pilothouse.node.volumes.tier_permissions import tier_problem
 from pilothouse.node.volumes.volume_backend import VolumeBackendError, VolumeRecord, read_record, write_record
 
 pytestmark = needs_root

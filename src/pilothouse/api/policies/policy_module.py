@@ -27,7 +27,7 @@ class MetricSource(msgspec.Struct, frozen=True):
     """Metrics that a policy reads, and the program that exports them."""
 
     exporter: str
-    """Such as prometheus-postgres-exporter."""
+    """Such as memcached_exporter."""
     metrics: tuple[str, ...]
     optional: bool = False
     """Whether the policy does without them where there are none."""

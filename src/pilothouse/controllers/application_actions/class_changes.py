@@ -64,8 +64,8 @@ class ClassChange(msgspec.Struct, frozen=True):
         return f"claim {self.claim.name} waits for class {asked or 'none'} and has {name or 'none'}"
 
     def overruled(self, found: str | None) -> str:
-        """Who has asked for another class than it was found with, before this one was asked for; empty if
-        nobody has."""
+        """Which client has changed the class that was found, before this one was asked for; empty if none
+        has."""
         asked = requested_class(self.claim)
         if found is None or asked in (found, self.to):
             return ""
@@ -73,7 +73,7 @@ class ClassChange(msgspec.Struct, frozen=True):
         return f"the class of claim {self.claim.name} was changed from {change}"
 
     def undone(self) -> str:
-        """Who has asked for another class since."""
+        """Which client has asked for another class since this one was asked for."""
         by = changed_by(self.claim, "spec", _CLASS_NAME)
         asked = requested_class(self.claim) or "none"
         return f"the class of claim {self.claim.name} was changed from {self.to} to {asked}{by}"

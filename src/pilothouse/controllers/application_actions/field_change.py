@@ -50,7 +50,7 @@ class FieldChange(msgspec.Struct, frozen=True):
 
 
 class ChangeProgress(msgspec.Struct, frozen=True):
-    """How far the world has followed the field."""
+    """How far the field's value has taken effect."""
 
     done: bool
     message: str
@@ -75,7 +75,7 @@ def running_in_namespace(name: str) -> Mapper:
 def change_field(
     action: Object, change: FieldChange, progress: ChangeProgress, world: Snapshot
 ) -> Iterator[Intent]:
-    """Set the field and wait for it; or go on with that."""
+    """Set the field and wait until it has taken effect, from the step that the action is at."""
     if action.status.get("phase") != "Running":
         yield from _begin(action, change, progress, world)
     elif change.current == change.to:
@@ -119,7 +119,7 @@ def _begin(
 def _follow(
     action: Object, change: FieldChange, progress: ChangeProgress, world: Snapshot
 ) -> Iterator[Intent]:
-    """The field is set; the world has to follow."""
+    """Wait until the field that is set has taken effect."""
     now = world.now
     if progress.done:
         message, after = progress.message, {"value": change.to}

@@ -114,8 +114,8 @@ def is_relevant(before: Object, after: Object) -> bool:
 
 
 def _asks_for_something(node: Object) -> bool:
-    """Whether a Node is to be drained or uncordoned now. Other steps concern only the machine, and what a
-    plan that is gone has left behind is taken back by its deletion."""
+    """Whether a Node is to be drained or uncordoned now. Other steps concern only the machine; what a
+    plan has done to a Node is undone when the plan is deleted."""
     try:
         signal = read_signal(node.annotations)
     except SignalError:

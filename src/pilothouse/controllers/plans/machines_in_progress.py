@@ -101,8 +101,8 @@ def _held_to_deadline(run: UpdateRun, target: TargetStatus, lacking: str) -> Tar
 
 
 def _unsignalled(run: UpdateRun, stage: Stage, machine: Object, target: TargetStatus) -> TargetStatus:
-    """The turn was recorded, but its signal was not written: it is sent again. A controller gets it only
-    while the answer still holds that its turn was based on; otherwise all are asked again."""
+    """The turn was recorded, but its signal was not written: it is sent again. To a controller it
+    is sent only while the readiness on which its turn was based still holds; else all are asked again."""
     if deadline_of(run, target) <= run.now:
         return _held_to_deadline(run, target, "its signal could not be written")
     if stage.part == "controllers" and not questions.still_holds(run):
@@ -144,7 +144,7 @@ def _held_to_gates(run: UpdateRun, target: TargetStatus) -> TargetStatus:
 
 
 def _not_looked_up(run: UpdateRun, target: TargetStatus) -> str:
-    """The gates during a machine have to be looked up once at least, however quick it is."""
+    """The gates ``during`` a machine are looked up at least once, however quick the machine is."""
     if not gates.has_gates(run, "during") or gates.latest(run, moment(target.started_time)) is not None:
         return ""
     return "the gates are being looked up"

@@ -111,8 +111,8 @@ def _carry_out(run: UpdateRun) -> StopReason | None:
 def the_plan(changed: Object, world: Snapshot) -> Names:
     """A change of a machine concerns the run in progress. The next run starts by a change of the plan.
 
-    While the status of many targets may not be written again, the last change of the plan has led to a
-    decision that is due afterwards.
+    The status of many targets is written only every few seconds. Until it may be written again, a change of a
+    machine needs no decision: the last change of the plan has led to one that is due then.
     """
     plan = world.find(Plan, "", RUNNING_PLAN)
     if plan is None or plan.status.get("completedTime") is not None or _pause(plan, world.now) > 0:

@@ -80,7 +80,7 @@ def wait(run: UpdateRun) -> None:
 
 
 def use_up(run: UpdateRun) -> None:
-    """Take the question back: its answer has been acted on."""
+    """Remove the question from the status: its answer has been acted on."""
     run.status = run_lifecycle.without_questions(run.status)
 
 

@@ -1,4 +1,4 @@
-"""The way back: after too many failures, the updated workers of the wave return to their earlier version.
+"""Rollback: after too many failures, the updated workers of the wave return to their earlier version.
 
 Only workers of a k0supdate can: their agents have kept it. A worker that failed has already gone back by
 itself, unless it failed after its update: a gate was shut, or it did not get Ready.

@@ -1,4 +1,6 @@
 """UpdateConfigs: when to check a channel, and which Plan its offer makes.
 
-Decisions only: the checks themselves are made by an observer, which answers in the status.
+``update_config_controller`` decides; ``running_versions`` finds the targets that run something older than the
+offer; ``plan_template`` makes the Plan. The checks themselves are made by an observer (``updates``), which
+answers in the status.
 """

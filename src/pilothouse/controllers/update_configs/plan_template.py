@@ -23,7 +23,7 @@ _EVERY: Tree = {"discovery": {"selector": {}}}
 
 
 class NotOffered(ValueError):
-    """The channel has not what the plan needs."""
+    """The channel lacks what the plan needs."""
 
 
 def planned_commands(planned: Mapping[str, Any] | None, answer: Mapping[str, Any]) -> list[Tree]:

@@ -7,8 +7,8 @@ A check is asked for by counting ``status.check`` up. An observer asks the chann
   Plan is made while it is open, if any target runs something older: machines that join late follow. With a
   schedule (``cron``) the channel is checked on schedule, and a Plan is made unless one has completed with
   that version already.
-* A Plan that runs is left alone. One that failed blocks until it is mended, deleted, or a newer version is
-  offered. One that completed is replaced, which starts a new run.
+* A Plan that runs is left alone. One that failed blocks until it is corrected or deleted, or a newer
+  version is offered. One that completed is replaced, which starts a new run.
 * Of several UpdateConfigs the first by name acts: there is one Plan.
 
 The condition ``Progressing`` says what happens, or why nothing does; ``Checked`` how the last check went.

@@ -1,7 +1,7 @@
 """The update agent: carries out the turns that update plans give to this machine.
 
 update_agent        follows the signals on the objects of this machine, and hands each turn to its update
-update_order        what the Plan says about a turn: the signal says when, the Plan says what
+planned_payload     what the Plan has for a turn: the signal says when, the Plan says what
 update_journal      what was begun, on disk before it is done
 turn_signal         the steps that are reported in the signal
 program_update      replaces the program, restarts it, checks it, and returns to the version that worked

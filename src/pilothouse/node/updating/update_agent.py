@@ -44,15 +44,15 @@ from pilothouse.node.updating.installed_tree import InstalledTree
 from pilothouse.node.updating.managed_program import ManagedProgram
 from pilothouse.node.updating.node_version_report import NodeVersionReport
 from pilothouse.node.updating.own_program import OwnInstallation, OwnProgram
+from pilothouse.node.updating.planned_payload import NotPlanned, planned_payload
 from pilothouse.node.updating.program_update import ProgramUpdate
 from pilothouse.node.updating.supervised_program import SupervisedProgram
 from pilothouse.node.updating.turn_signal import TurnSignal
 from pilothouse.node.updating.update_journal import TurnIdentity, UpdateJournal, turn_key
-from pilothouse.node.updating.update_order import NotOrdered, read_order
 from pilothouse.node.updating.update_profile import Mode, UpdateProfile
 from pilothouse.pki.private_files import private_folder
 
-_ORDER_BACKOFF: Final = Backoff(first=0.25, factor=2.0, longest=30.0)
+_PLAN_BACKOFF: Final = Backoff(first=0.25, factor=2.0, longest=30.0)
 """The Plan may name the machine only a moment after the signal was sent."""
 _RETRY_BACKOFF: Final = Backoff(first=0.5, factor=2.0, longest=30.0)
 _FAILURES: Final = (StatusError, TransportError, AccessError, OSError)
@@ -239,8 +239,8 @@ class SignalFollower:
         record = chosen.journal.turn
         if record is None or record.key != key:
             try:
-                payload = await read_order(self._api, machine, key)
-            except NotOrdered as problem:
+                payload = await planned_payload(self._api, machine, key)
+            except NotPlanned as problem:
                 return self._refuse(key, problem)
             await chosen.accept(key, payload, signal.step)
         await chosen.advance(TurnSignal(self._api, key, machine, self._informer, self._clock))
@@ -260,12 +260,12 @@ class SignalFollower:
         except (StatusError, TransportError, AccessError) as refusal:
             log.warning("why the update of %s waits is not reported yet: %s", self._name, refusal)
 
-    def _refuse(self, key: TurnIdentity, problem: NotOrdered) -> float:
+    def _refuse(self, key: TurnIdentity, problem: NotPlanned) -> float:
         failures = self._refused[1] + 1 if self._refused is not None and self._refused[0] == key else 1
         self._refused = key, failures
         if failures == 1:
             log.info("the signal on %s %s is not followed: %s", self.noun.kind, self._name, problem)
-        return _ORDER_BACKOFF.after(failures)
+        return _PLAN_BACKOFF.after(failures)
 
 
 def _program(

@@ -14,10 +14,9 @@ folder that it is installed in (see ``installed_tree``); the agent is part of it
     restart: [systemctl, restart, pilothouse-apiserver]       # what else runs from there; may be missing
     health: https://127.0.0.1:6443/readyz                     # may be missing
 
-The first line that ``version`` prints is the version, or the
-field ``Version`` of a JSON object; it should ask the process that runs, where that is possible. ``health`` is
-a URL or a command. After a restart the program has to be healthy without a break for ``healthFor``, within
-``healthWithin``.
+The version is the first line that ``version`` prints, or the field ``Version`` if it prints a JSON object; it
+should ask the process that runs, where that is possible. ``health`` is a URL or a command. After a restart
+the program has to be healthy without a break for ``healthFor``, within ``healthWithin``.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@
     volume_attributes, throttles        the parameters of a VolumeAttributesClass; I/O limits
     volume_mover, move_plan, move_journal, move_status, volume_places, tree_copy, btrfs_replace
                                         moves between the tiers of the node
-    private_directories                 directories of the node that no pod may mount
+    private_directories, tier_permissions
+                                        directories of the node: which no pod may mount, which are safe
     mount_table, block_devices          what is mounted where, and on which disk
     container_mounts, subpaths, ownership   where containers see them, and who may write
     volume_usage, pod_usage             how full they are

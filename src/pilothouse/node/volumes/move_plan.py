@@ -1,6 +1,6 @@
 """What is next in a move between tiers: pure functions of its journal, the claim and the pods.
 
-if pays(last, before): ...                      # whether another pass makes the last one shorter
+if is_another_pass_worthwhile(last, before): ...   # whether it leaves much less to copy than the last one
 match after_switch(move, pods, now): ...        # keep the old copy, remove it, or return to it
 """
 
@@ -45,7 +45,7 @@ def readiness(pod: Object) -> PodReadiness:
     return PodReadiness(condition.get("status") == "True", parse_time(since) if since else 0.0)
 
 
-def pays(last: CopyPass, before: CopyPass | None) -> bool:
+def is_another_pass_worthwhile(last: CopyPass, before: CopyPass | None) -> bool:
     """Whether another pass would leave much less to copy than the last one did."""
     if last.copied <= _SMALL:
         return False
@@ -60,8 +60,8 @@ def is_wanted(move: MoveRecord, claim: Object | None) -> bool:
 
 
 def observed(move: MoveRecord, pods: Sequence[PodReadiness], now: float) -> MoveRecord:
-    """The journal with what is seen of the pods. A pod that is not ready, since a time at which it had the
-    copy, was ready before."""
+    """The journal with what is seen of the pods. A pod that has become not ready while it
+    had the copy was ready on it before."""
     if not pods:
         return move
     mounted = move.mounted or now

@@ -160,7 +160,7 @@ class TreeCopy:
 
     def _names(self, folder: int, path: str) -> dict[str, None]:
         """The names in a folder, each once: one that is removed and made again meanwhile may be listed
-        twice. Raises CopyFailed if they take more memory than the pod may have of ours."""
+        twice. Raises CopyFailed if they need more memory of the agent than a pod may take."""
         names: dict[str, None] = {}
         for name in _listed(folder):
             self._name_bytes += sys.getsizeof(name) + _PER_NAME

@@ -46,9 +46,9 @@ from pilothouse.node.volumes.move_plan import (
     AfterSwitch,
     PodReadiness,
     after_switch,
+    is_another_pass_worthwhile,
     is_wanted,
     observed,
-    pays,
     readiness,
 )
 from pilothouse.node.volumes.move_status import MovedVolume, MoveStatus
@@ -199,7 +199,7 @@ class VolumeMover:
                 await self._undo(subject, move)
                 return
             last = await self._pass(subject, copy, total, "Copying")
-            if not pays(last, before):
+            if not is_another_pass_worthwhile(last, before):
                 break
             before = last
         while True:

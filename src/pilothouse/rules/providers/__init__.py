@@ -4,6 +4,9 @@
         found = providers.get("prometheus")
         answers = await found.provider.query(["up == 0"], now)
 
-The only part of ``rules`` that does I/O. A provider bounds the time and memory that an answer takes; one that
-fails answers with a ``QueryFailure``, and the others go on.
+``provider_set`` has the providers that ``autopilot_config`` names; ``prometheus`` and ``embedded`` are their
+types. ``scrape_targets`` says what is scraped, ``bounded_http`` makes the requests.
+
+A provider bounds the time and memory that an answer takes; one that fails answers with a ``QueryFailure``,
+and the others go on.
 """

@@ -28,7 +28,7 @@ from pilothouse.rules.promql.queries import Query, compile_query
 from pilothouse.rules.promql.query_errors import NotInSubset, QueryError
 from pilothouse.rules.promql.query_evaluation import evaluate
 from pilothouse.rules.promql.vectors import Vector
-from pilothouse.rules.providers.bounded_get import BoundedHttp, FetchFailed
+from pilothouse.rules.providers.bounded_http import BoundedHttp, FetchFailed
 from pilothouse.rules.providers.scrape_targets import ScrapeTarget, ScrapeTargets
 from pilothouse.rules.samples import Answer, QueryFailure, Sample
 from pilothouse.rules.series_store import NodeSeries, SeriesStore, WantedSeries, size_of

@@ -25,7 +25,7 @@ from pilothouse.client.access import AccessError, tls_context
 from pilothouse.meta import promql
 from pilothouse.rules.join_labels import DEFAULT_LABELS, JoinLabels, SeriesKey, every_key
 from pilothouse.rules.providers.autopilot_config import ConfigError, ProviderConfig
-from pilothouse.rules.providers.bounded_get import BoundedHttp, FetchedPage, FetchFailed
+from pilothouse.rules.providers.bounded_http import BoundedHttp, FetchedPage, FetchFailed
 from pilothouse.rules.samples import Answer, QueryFailure, Sample
 
 LONGEST: Final = 2**25

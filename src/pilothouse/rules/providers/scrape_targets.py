@@ -1,14 +1,14 @@
-"""What is scraped, and of what each target may speak.
+"""What is scraped, and which objects each target may report on.
 
     targets = ScrapeTargets(nodes.list, pods.list, claims.list)
     for target in targets.list(): ...
-    target.owned(labels)            # with the target's own labels; None if they name what is not its own
+    target.owned(labels)            # with the target's own labels; None if they name what it does not own
 
 Nodes are scraped, and pods that have a pilot or the annotations ``prometheus.io/scrape``, ``port``, ``path``
 and ``scheme``. Of a pod in its node's network the port has to be one of its own containers': others may be
-the node's. A pod may speak of itself, of the claims that it mounts and of the cluster whose label it has, a
-node of itself, of its storage pools, of its pods and of their claims. Another ``cluster`` is none of ours: it
-becomes ``exported_cluster``, as Prometheus renames what a target may not say.
+the node's. A pod may report on itself, on the claims that it mounts and on the cluster whose label it has,
+a node on itself, its storage pools, its pods and their claims. Any other ``cluster`` on a page becomes
+``exported_cluster``, as Prometheus renames labels that a target may not set.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ScrapeTarget(msgspec.Struct, frozen=True):
     """All nodes, by whose names storage pools begin."""
 
     def owned(self, series: Mapping[str, str]) -> Mapping[str, str] | None:
-        """The labels of a series with the target's own; None if it speaks of what is not the target's."""
+        """The labels of a series with the target's own; None if it is about what the target does not own."""
         for name, value in self.labels.items():
             if series.get(name, value) != value:
                 return None

@@ -64,8 +64,8 @@ class BoundedHttp:
     async def post(
         self, url: str, body: bytes, *, longest: int, seconds: float, headers: Mapping[str, str]
     ) -> FetchedPage:
-        """Raises ``FetchFailed``, as ``get`` does. Its message has no path, which of webhooks is often a
-        secret."""
+        """Raises ``FetchFailed``, as ``get`` does. Its message leaves out the path, which is often a secret
+        in the URL of a webhook."""
         return await self._bounded("POST", url, body, longest, seconds, None, headers)
 
     async def _bounded(

@@ -1,6 +1,6 @@
-"""What the Plan says about a turn of this machine.
+"""The payload that the Plan has for a turn of this machine.
 
-    payload = await read_order(api, node, key)       # NotOrdered: the Plan does not name this machine
+    payload = await planned_payload(api, node, key)  # NotPlanned: the Plan does not name this machine
 
 A signal alone makes no machine do anything: anyone who can write annotations could send one. The Plan has to
 be there, has to run, and has to name the machine; URL, version and hash are the Plan's.
@@ -31,40 +31,40 @@ _RUNNING: Final = ("SchedulableWait", "Schedulable")
 _ON_TURN: Final = ("SignalPending", "SignalSent")
 
 
-class NotOrdered(Exception):
+class NotPlanned(Exception):
     """The Plan does not say that it is this machine's turn; the message says why."""
 
 
-async def read_order(api: Api, machine: Object, key: TurnIdentity) -> Payload:
-    """What the Plan orders for the turn that is signalled on an object. Raises NotOrdered."""
+async def planned_payload(api: Api, machine: Object, key: TurnIdentity) -> Payload:
+    """The payload that the Plan names for the turn that is signalled on an object. Raises NotPlanned."""
     found = await api.find(PlanName, RUNNING_PLAN)
     if found is None or found.deletion_timestamp:
-        raise NotOrdered(f"there is no Plan {RUNNING_PLAN}")
+        raise NotPlanned(f"there is no Plan {RUNNING_PLAN}")
     if found.uid != key.plan_uid:
-        raise NotOrdered(f"the Plan {RUNNING_PLAN} is another one, with the uid {found.uid}")
+        raise NotPlanned(f"the Plan {RUNNING_PLAN} is another one, with the uid {found.uid}")
     try:
         plan = found.as_type(Plan)
     except msgspec.ValidationError as problem:
-        raise NotOrdered(f"the Plan {RUNNING_PLAN} can't be read: {problem}") from None
+        raise NotPlanned(f"the Plan {RUNNING_PLAN} can't be read: {problem}") from None
     return _payload(plan, machine, key)
 
 
 def _payload(plan: Plan, machine: Object, key: TurnIdentity) -> Payload:
     status = plan.status
     if status is None or status.spec is None or status.run_generation != key.generation:
-        raise NotOrdered(f"the Plan {RUNNING_PLAN} does not run generation {key.generation}")
+        raise NotPlanned(f"the Plan {RUNNING_PLAN} does not run generation {key.generation}")
     if status.state not in _RUNNING:
-        raise NotOrdered(f"the Plan {RUNNING_PLAN} does not run: its state is {status.state or 'empty'}")
+        raise NotPlanned(f"the Plan {RUNNING_PLAN} does not run: its state is {status.state or 'empty'}")
     if key.rollback and not status.rolling_back:
-        raise NotOrdered(f"the Plan {RUNNING_PLAN} is not rolling back")
+        raise NotPlanned(f"the Plan {RUNNING_PLAN} is not rolling back")
     commands = status.spec.commands
     progress = next((each for each in status.commands if each.id == key.command), None)
     if progress is None or not 0 <= key.command < len(commands):
-        raise NotOrdered(f"the Plan {RUNNING_PLAN} has no command {key.command}")
+        raise NotPlanned(f"the Plan {RUNNING_PLAN} has no command {key.command}")
     command = commands[key.command]
     update = command.k0supdate if key.kind == "k0supdate" else command.airgapupdate
     if update is None:
-        raise NotOrdered(f"command {key.command} of the Plan {RUNNING_PLAN} has no {key.kind}")
+        raise NotPlanned(f"command {key.command} of the Plan {RUNNING_PLAN} has no {key.kind}")
     _check_named(machine, key, progress)
     return _for_platform(machine, update)
 
@@ -72,10 +72,10 @@ def _payload(plan: Plan, machine: Object, key: TurnIdentity) -> Payload:
 def _check_named(machine: Object, key: TurnIdentity, progress: PlanCommandStatus) -> None:
     state = next((each.state for each in _targets(machine, key, progress) if each.name == machine.name), "")
     if not state:
-        raise NotOrdered(f"the Plan {RUNNING_PLAN} does not name {machine.name}")
+        raise NotPlanned(f"the Plan {RUNNING_PLAN} does not name {machine.name}")
     if state not in _ON_TURN:
         detail = f"its state in the Plan {RUNNING_PLAN} is {state}"
-        raise NotOrdered(f"it is not the turn of {machine.name}: {detail}")
+        raise NotPlanned(f"it is not the turn of {machine.name}: {detail}")
 
 
 def _targets(machine: Object, key: TurnIdentity, progress: PlanCommandStatus) -> tuple[TargetStatus, ...]:
@@ -92,6 +92,6 @@ def _for_platform(machine: Object, update: K0sUpdate | AirgapUpdate) -> Payload:
     platform = f"{labels.get('kubernetes.io/os', '')}-{labels.get('kubernetes.io/arch', '')}"
     resource = update.platforms.get(platform)
     if resource is None:
-        raise NotOrdered(f"the Plan {RUNNING_PLAN} has nothing for the platform {platform} of {machine.name}")
+        raise NotPlanned(f"the Plan {RUNNING_PLAN} has nothing for the platform {platform} of {machine.name}")
     forced = isinstance(update, K0sUpdate) and update.forceupdate
     return Payload(resource.url, update.version, platform, resource.sha256 or "", forced=forced)

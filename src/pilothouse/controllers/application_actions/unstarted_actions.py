@@ -1,7 +1,7 @@
 """Actions that nothing carries out.
 
-Anything that watches ApplicationActions may carry out an action, of its own domain or of ours: it writes the
-phase Running. One that is still without a phase after ten minutes has failed.
+Any program that watches ApplicationActions may carry out those that have no executor here: it writes the
+phase Running. Such an action that has no phase after ten minutes has failed.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from pilothouse.runtime.controller import controller
 from pilothouse.runtime.intents import Intent, RequeueAfter
 from pilothouse.runtime.snapshot import Snapshot
 
-UNCLAIMED_SECONDS: Final = 600.0
+UNSTARTED_SECONDS: Final = 600.0
 _OWN: Final = frozenset(ACTIONS) - {HA}
 """The actions that have an executor here, which says itself what it waits for."""
 
 
 @controller(ApplicationAction, impersonate=SERVICE_ACCOUNT)
-def unclaimed_actions(action: Object, world: Snapshot) -> Iterator[Intent]:
+def unstarted_actions(action: Object, world: Snapshot) -> Iterator[Intent]:
     """Fail an action that nothing has begun for ten minutes."""
     name = str(action.spec.get("action", ""))
     if action.deleting or name in _OWN or action.status.get("phase", "Pending") != "Pending":
         return
-    left = action.created + UNCLAIMED_SECONDS - world.now
+    left = action.created + UNSTARTED_SECONDS - world.now
     if left > 0:
         yield RequeueAfter(left, because=f"it fails if nothing carries out {name} within 10 minutes")
         return
