@@ -6,7 +6,7 @@
     else:
         yield account.evict(pod, by="drains", because="node w1 is updated to v1.31.2")
 
-    taken = take_down(budget, [pod], by="elasticsearch-clusters", because="it gets settings", now=world.now)
+    taken = take_down(budget, [pod], by="clusters", because="it gets settings", now=world.now)
     yield from taken.intents                              # before the write that takes the pod down
     if taken.wait is not None: ...                        # then nothing may be taken down
 

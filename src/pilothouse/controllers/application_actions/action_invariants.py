@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from pilothouse.api.applications.registry import BUILT_IN, application_of_cluster
 from pilothouse.api.attributes_classes import COMPUTED, current_class, requested_class
 from pilothouse.api.disruption_target import disruption_of
 from pilothouse.api.kind_names import (
     ApplicationAction,
-    ElasticsearchCluster,
     PersistentVolume,
     PersistentVolumeClaim,
     Pilot,
@@ -42,6 +42,7 @@ from pilothouse.runtime.invariants import Invariant, ObjectStates, invariant
 
 _WRITTEN: Final = frozenset({"Applied", "Modifying", "Moving", "Expanding"})
 """The reasons of actions that have written their field."""
+_CLUSTERS: Final = tuple(each.cluster for each in BUILT_IN if each.cluster is not None)
 _CONTROLLERS: Final = "pilothouse-"
 """How the names of their field managers begin."""
 
@@ -137,7 +138,7 @@ def a_class_that_is_in_use_stays(
     return None
 
 
-@invariant(StatefulSet, ElasticsearchCluster, StoragePool)
+@invariant(StatefulSet, StoragePool, *_CLUSTERS)
 def a_field_is_set_once_and_from_what_was_found(
     facts: ObjectStates, before: Object | None, after: Object | None
 ) -> str | None:
@@ -216,12 +217,14 @@ def _fields(owner: Object) -> Iterator[tuple[str, str, _Path]]:
         for each in owner.at("spec", "template", "spec", "containers", default=()):
             container = {"name": each["name"]}
             yield "resources", RESOURCES, (*_CONTAINERS, container, "resources", "limits", "memory")
-    elif owner.noun == ElasticsearchCluster:
-        yield "copies", REDUNDANCY, ("spec", "redundancy", "copies")
-        for each in owner.spec.get("nodePools") or ():
-            pool = ("spec", "nodePools", {"name": each["name"]})
-            yield "replicas", SCALE, (*pool, "replicas")
-            yield "resources", RESOURCES, (*pool, "resources", "limits", "memory")
+    elif (application := application_of_cluster(owner.noun.group, owner.kind)) is not None:
+        if application.copies:
+            yield "copies", REDUNDANCY, ("spec", *application.copies)
+        if (fields := application.pools) is not None:
+            for each in owner.spec.get(fields.pools) or ():
+                pool = ("spec", fields.pools, {"name": each["name"]})
+                yield "replicas", SCALE, (*pool, fields.replicas)
+                yield "resources", RESOURCES, (*pool, fields.resources, "limits", "memory")
 
 
 _CONTAINERS: Final = ("spec", "template", "spec", "containers")
