@@ -248,7 +248,7 @@ def test_the_rules_of_a_policy_and_the_tree_of_its_candidates(server: Server) ->
         assert tree[6] == "candidate disk-busy-with-others: does not hold"
         assert tree[7].endswith(" is 12.5 (GtEq 80): does not hold")
         assert tree[8].startswith("└─ device")
-        assert "would do:   volume/setiops from silver to autopilot-" in text
+        assert "would do:   volume/setiops from 500 IOPS to 750 IOPS class autopilot-" in text
         code, text, _ = run(server, "shop")
         assert code == 0
         assert {" ".join(row.split()[:3]) for row in text.splitlines()[1:]} == {

@@ -39,6 +39,24 @@ def publish(place: Path, version: str, *more: str) -> subprocess.CompletedProces
     )
 
 
+def test_platforms_that_a_version_leaves_out_are_named(place: Path, tmp_path: Path) -> None:
+    keys = ("--dir", str(tmp_path), "--keys", str(place / "keys"))
+    program = f"{place}/k0s"
+
+    def publish(version: str, *payloads: str) -> str:
+        done = pilothouse("updates", "publish", "stable", version, *payloads, *keys)
+        assert (done.returncode, done.stdout.endswith(f"stable offers {version}\n")) == (0, True), done.stderr
+        return done.stderr
+
+    first = (f"linux-amd64={program}", f"linux-arm64={program}", "--bundle", f"linux-arm64={program}")
+    assert publish("v1.0.0", *first) == ""
+    assert publish("v5.0.0", f"sparc-9={program}", f"linux-arm64={program}") == (
+        "warning: stable offered linux-amd64, bundle of linux-arm64 before, which v5.0.0 leaves out: such machines "
+        "find no update; publish v5.0.0 for them too\n"
+    )
+    assert publish("v5.0.0", f"linux-amd64={program}") == ""
+
+
 @contextmanager
 def served(place: Path, *flags: str) -> Iterator[str]:
     command = [

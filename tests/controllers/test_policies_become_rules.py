@@ -18,8 +18,13 @@ from pilothouse.api.policies.policy_parameters import PolicyParameter
 from pilothouse.api.policies.rule_fields import action, conditions, expression
 from pilothouse.api.policies.rule_fields import rule as rule_of
 from pilothouse.base.rfc3339 import format_time
-from pilothouse.controllers.application_policies import SILENCE, application_policies, policies_of_name
-from pilothouse.runtime.intents import RequeueAfter
+from pilothouse.controllers.application_policies import (
+    RULE_RESET,
+    SILENCE,
+    application_policies,
+    policies_of_name,
+)
+from pilothouse.runtime.intents import Intent, RecordEvent, RequeueAfter, Update
 
 
 def policy_tree(*policies: dict[str, Any], application: str = "postgres", name: str = "orders") -> Tree:
@@ -144,6 +149,70 @@ def test_a_rule_that_was_edited_by_hand_is_put_right(harness: ControllerHarness)
     assert rule(harness).spec["actions"][0]["params"]["maxsize"] == "1Ti"
     # A pause is nothing that a policy says anything about.
     assert rule(harness).annotations["autopilot.libopenstorage.org/paused"] == "true"
+
+
+def reset_events(intents: list[Intent]) -> list[tuple[str, str]]:
+    found = [each for each in intents if isinstance(each, RecordEvent)]
+    assert all((each.event, each.warning) == (RULE_RESET, True) for each in found)
+    return [(each.about.kind, each.because) for each in found]
+
+
+def managed_by(manager: str, second: int, *fields: str) -> Tree:
+    owned: Tree = {"f:spec": {f"f:{name}": {} for name in fields}}
+    time = f"2026-11-18T12:00:{second:02}Z"
+    return {"manager": manager, "operation": "Update", "time": time, "fieldsV1": owned}
+
+
+def test_events_on_both_say_what_was_reset_and_where_to_edit(harness: ControllerHarness) -> None:
+    policy = harness.add(policy_tree())
+    settled(harness, policy)
+
+    def edit(tree: Tree) -> None:
+        tree["spec"]["weight"] = 7
+        tree["metadata"]["managedFields"] = [
+            managed_by("pilothouse-controller-manager", 1, "actions", "conditions"),
+            managed_by("kubectl-edit", 2, "weight"),
+        ]
+
+    harness.change(rule(harness), edit)
+    because = (
+        "rule orders-volume-resize is as policy volume-resize has it again; reset: weight (changed by "
+        "kubectl-edit); edit spec.policies of ApplicationPolicy orders instead"
+    )
+    assert reset_events(harness.step(application_policies, policy)) == [
+        ("AutopilotRule", because),
+        ("ApplicationPolicy", because),
+    ]
+    assert not reset_events(harness.step(application_policies, policy))
+
+
+def test_a_field_that_was_removed_by_hand_is_reset_with_an_event(harness: ControllerHarness) -> None:
+    policy = harness.add(policy_tree())
+    settled(harness, policy)
+    harness.change(rule(harness), lambda tree: tree["spec"].pop("selector"))
+
+    (about_rule, _) = reset_events(harness.step(application_policies, policy))
+    assert "reset: selector; edit spec.policies" in about_rule[1]
+
+
+@pytest.mark.parametrize("what", ["policy", "module"])
+def test_a_rule_that_follows_its_policy_is_not_called_reset(harness: ControllerHarness, what: str) -> None:
+    policy = harness.add(policy_tree())
+    settled(harness, policy)
+    if what == "policy":
+        harness.edit(policy, policies=[{"name": "volume-resize", "parameters": {"threshold": "60"}}])
+    else:
+        # As an earlier version of the module made it.
+        def earlier(tree: Tree) -> None:
+            tree["spec"]["weight"] = 7
+            tree["metadata"]["managedFields"] = [managed_by("pilothouse-controller-manager", 1, "weight")]
+
+        harness.change(rule(harness), earlier)
+
+    intents = harness.step(application_policies, policy)
+
+    assert any(isinstance(each, Update) for each in intents)
+    assert not reset_events(intents)
 
 
 def test_defaults_of_the_server_are_no_difference(harness: ControllerHarness) -> None:

@@ -258,7 +258,7 @@ async def test_each_cause_is_found_and_ended(plane: UpPlane, tmp_path: Path) -> 
         raised = await orders.next_action(0)
     assert raised["status"]["phase"] == "Succeeded", raised["status"]
     assert raised["spec"]["action"] == "openstorage.io.action.volume/setiops"
-    assert (raised["spec"]["target"]["from"], raised["spec"]["target"]["iops"]) == ("tight", "500")
+    assert (raised["spec"]["target"]["from"], raised["spec"]["target"]["iops"]) == ("50 IOPS", "500")
     assert ("writes-at-the-limit", "volume", True) in chain(raised)
     assert ("writes-at-the-limit", "device", True) in chain(raised)
     free = await orders.syncs(most=limited / 2)

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from tests.kit.processes import free_port
 from tests.kit.scheduling_objects import NOW, seen
+from tests.kit.waiting import eventually
 
 from pilothouse.api.objects import Object, Tree
 from pilothouse.base.clock import SystemClock
@@ -198,6 +199,62 @@ def test_a_webhook_that_hangs_delays_no_other(monkeypatch: pytest.MonkeyPatch) -
 
     asyncio.run(scenario())
     assert api.answered == ["tickets-0"]
+
+
+class AnsweredActions:
+    """An informer of actions, and the API that writes answers into them."""
+
+    def __init__(self, number: int) -> None:
+        self.cache = self
+        self._trees = {f"tell-{each}": action(post="1", asked=format_time(NOW)) for each in range(number)}
+        for name, tree in self._trees.items():
+            tree["metadata"] |= {"name": name, "uid": name}
+        self._subscribers: list[Any] = []
+
+    def list(self) -> tuple[Object, ...]:
+        return tuple(Object.of(tree) for tree in self._trees.values())
+
+    def subscribe(self, changed: Any) -> Any:
+        self._subscribers.append(changed)
+        changed(None)
+        return lambda: None
+
+    async def patch(self, _: Any, name: str, *__: Any, **___: Any) -> None:
+        tree = self._trees[name]
+        progress = {**tree["status"]["progress"], "answer": "1 refused: no such webhook"}
+        self._trees[name] = {**tree, "status": {**tree["status"], "progress": progress}}
+        for changed in self._subscribers:
+            changed(None)
+
+    def are_all_answered(self) -> bool:
+        return all("answer" in tree["status"]["progress"] for tree in self._trees.values())
+
+
+def test_nothing_is_kept_of_actions_that_were_answered() -> None:
+    actions = AnsweredActions(30)
+    observer: Any = WebhookObserver(
+        actions,  # type: ignore[arg-type]
+        actions,  # type: ignore[arg-type]
+        FakeInformer(),  # type: ignore[arg-type]
+        FakeInformer(),  # type: ignore[arg-type]
+        SystemClock(),
+        None,
+    )
+
+    async def is_over() -> bool:
+        return actions.are_all_answered() and not any(
+            each for each in vars(observer).values() if isinstance(each, set)
+        )
+
+    async def scenario() -> None:
+        running = asyncio.ensure_future(observer.run(lambda: None))
+        try:
+            await eventually(is_over, seconds=10)
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(

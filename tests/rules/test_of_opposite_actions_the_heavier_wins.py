@@ -101,6 +101,26 @@ def test_a_lighter_rule_does_not_undo_what_a_spent_budget_keeps_from_happening(f
     assert current_class(fleet.claim("data")) == "silver"
 
 
+@pytest.mark.parametrize(
+    ("budget", "root"),
+    [
+        ({"actionsPerHour": 0}, "0 actions began within an hour, and at most 0 may (actionsPerHour)"),
+        ({}, "the volume has class gold, the highest of bronze, silver, gold; the back-off has to end"),
+    ],
+)
+def test_a_rule_that_waits_for_another_says_what_that_one_waits_for(
+    fleet: PoolFleet, budget: Tree, root: str
+) -> None:
+    heavier = iops("faster", 5, 50, "up")
+    heavier["spec"]["budget"] = budget
+    fleet.create(heavier, iops("cheaper", 0, 10, "down"))
+    fleet.fill(data=6)
+    fleet.wait(900)
+    found = {each["rule"]: each for each in fleet.ask("PersistentVolumeClaim", "data")["answer"]}
+    first = "rule faster goes first (weight 5), and does the opposite; rule faster waits: "
+    assert found["cheaper"]["waiting"]["message"] == first + root
+
+
 def test_a_heavier_rule_at_its_limit_does_not_hold_up_another_action(fleet: PoolFleet) -> None:
     """Only what pulls the other way waits."""
     larger = rule("larger", "usage", "Gt", 50, scalepercentage="50")

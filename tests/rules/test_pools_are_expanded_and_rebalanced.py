@@ -203,6 +203,7 @@ def test_the_range_of_the_rule_decides_what_moves() -> None:
     found = rebalance(full, empty, *claims, rule(deviation("-20", "20")))
     assert isinstance(found, ActionTarget)
     assert found.fields["moves"] == "db/a=fast"
+    assert (found.fields["from"], found.fields["to"]) == ("90 % provisioned", "60 % provisioned")
     assert found.fields["summary"] == (
         "Rebalance summary: on node w1 db/a (30Gi) default -> fast; tier default 90 -> 60 % provisioned, "
         "90 -> 60 % used; tier fast 0 -> 30 % provisioned, 0 -> 30 % used"

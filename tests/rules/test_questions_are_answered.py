@@ -198,7 +198,8 @@ def test_an_answer_is_about_its_own_namespace(fleet: RuleFleet) -> None:
         answer = fleet.ask("AutopilotRule", name, "other")
         assert (answer.get("answer", []), answer["message"]) == ([], nothing.format(name))
     answer = fleet.ask("PersistentVolumeClaim", "data", "other")
-    assert (answer.get("answer", []), answer["message"]) == ([], "there is no PersistentVolumeClaim data")
+    missing = "there is no PersistentVolumeClaim data in namespace other"
+    assert (answer.get("answer", []), answer["message"]) == ([], missing)
 
 
 def test_a_claim_without_rules_is_answered_too(fleet: RuleFleet) -> None:

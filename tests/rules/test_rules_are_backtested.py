@@ -247,6 +247,14 @@ def test_the_command(tmp_path: Path) -> None:
     assert "difference: 1 volume" in done.output
     assert "<svg" in (tmp_path / "page.html").read_text()
 
+    config = tmp_path / "config.yaml"
+    for field, actions in (("actionsPerHour: 0", 0), ("growthPerDay: 1Gi", 0), ("growthPerDay: 1Ti", 1)):
+        config.write_text(f"budget: {{{field}}}")
+        limited = json.loads(run(file, "--from", recorded, "-f", config, "-o", "json").stdout)
+        assert (field, len(limited[0]["actions"])) == (field, actions)
+    config.write_text("budget: {actionsPerHour: -1}")
+    assert "budget.actionsPerHour: must be at least 0" in run(file, "--from", recorded, "-f", config).output
+
     found = json.loads(run(file, "--from", recorded, "-o", "json").stdout)
     assert math.isclose(found[0]["start"], START)
     assert run(file).exit_code == 2

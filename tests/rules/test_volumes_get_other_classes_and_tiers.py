@@ -129,7 +129,9 @@ def test_a_class_has_to_exist_and_to_fit_the_driver() -> None:
 )
 def test_a_computed_class_keeps_the_other_parameters(params: dict[str, str], iops: str) -> None:
     name = computed_name(LOOP, {"throughput": "20Mi", "iops": iops})
-    assert setiops(claim(), **params) == ActionTarget({"from": "silver", "to": name, "iops": iops})
+    assert setiops(claim(), **params) == ActionTarget(
+        {"from": "200 IOPS", "to": f"{iops} IOPS", "class": name, "iops": iops}
+    )
 
 
 @pytest.mark.parametrize(
@@ -159,9 +161,19 @@ def test_limits_of_one_side_are_changed_too(
     has: dict[str, str], params: dict[str, str], changes: dict[str, str]
 ) -> None:
     sided = attributes("sided", throughput="20Mi", **has)
-    to = computed_name(LOOP, {"throughput": "20Mi", **has, **changes})
-    assert setiops(claim("sided"), volume(), sided, **params) == ActionTarget(
-        {"from": "sided", "to": to, **changes}
+    name = computed_name(LOOP, {"throughput": "20Mi", **has, **changes})
+    found = setiops(claim("sided"), volume(), sided, **params)
+    assert isinstance(found, ActionTarget)
+    words = {"from": found.fields["from"], "to": found.fields["to"]}
+    assert found.fields == {**words, "class": name, **changes}
+
+
+def test_the_limits_of_a_target_are_in_words() -> None:
+    sided = attributes("sided", readIops="2k", writeIops="100")
+    found = setiops(claim("sided"), volume(), sided, scalepercentage="50")
+    assert isinstance(found, ActionTarget)
+    assert found.summary.startswith(
+        "from 2000 read IOPS and 100 write IOPS to 3000 read IOPS and 150 write IOPS class autopilot-"
     )
 
 

@@ -2,7 +2,7 @@
 
     for line in plan_lines(plan, now=clock.now()): print(line)
 
-Of many machines only those are listed that are in progress or have failed; the others are counted.
+Of many machines only those are listed that are in progress or held, or have failed; the others are counted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from pilothouse.base.duration import human_age
 from pilothouse.base.rfc3339 import parse_time
 
 _MOST_LISTED: Final = 12
-_QUIET: Final = ("SignalPending", "SignalCompleted")
 _WORDS: Final = {
     "SignalPending": "pending",
     "SignalSent": "in progress",
@@ -72,13 +71,18 @@ def _target_lines(title: str, targets: tuple[TargetStatus, ...], now: float) -> 
     numbers = ", ".join(f"{number} {word}" for word, number in sorted(counts.items()))
     yield f"{title}: {numbers}"
     for target in targets:
-        if len(targets) <= _MOST_LISTED or target.state not in _QUIET:
+        if len(targets) <= _MOST_LISTED or not _is_quiet(target):
             yield f"  {_target_line(target, now)}"
+
+
+def _is_quiet(target: TargetStatus) -> bool:
+    """Whether it is done, or its turn has not come: one that a gate holds, say, has a step."""
+    return target.state == "SignalCompleted" or (target.state == "SignalPending" and not target.step)
 
 
 def _target_line(target: TargetStatus, now: float) -> str:
     parts = [f"{target.name:<24}", f"{_WORDS.get(target.state, target.state):<12}"]
-    if target.state not in _QUIET:
+    if not _is_quiet(target):
         parts.append(f"{target.step:<15}")
         if target.last_updated_timestamp:
             parts.append(f"{human_age(now - parse_time(target.last_updated_timestamp)):<7}")

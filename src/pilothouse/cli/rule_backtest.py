@@ -36,6 +36,15 @@ _UNITS = {"d": 86400, "h": 3600, "m": 60}
     help="Model a storage that grows each volume so many times, and refuses from then on.",
 )
 @click.option(
+    "-f",
+    "--autopilot-config",
+    "config",
+    type=FILE,
+    envvar="CONFIG_FILE",
+    help="Configuration file of the controller-manager, whose budget holds for all rules together. "
+    "Environment: CONFIG_FILE.",
+)
+@click.option(
     "--html", type=click.Path(dir_okay=False, path_type=Path), help="Also write a page with charts."
 )
 @click.option(
@@ -53,6 +62,7 @@ def backtest(
     prometheus: str | None,
     span: str | None,
     refuses_after: int | None,
+    config: Path | None,
     html: Path | None,
     output: str,
 ) -> None:
@@ -67,6 +77,7 @@ def backtest(
     from pilothouse.rules.backtest import BacktestError
     from pilothouse.rules.backtest import backtest as run_backtest
     from pilothouse.rules.promql.query_errors import NotInSubset, QueryError
+    from pilothouse.rules.providers.autopilot_config import ConfigError, read_config
     from pilothouse.rules.recorded_series import RecordingError
 
     if (recorded is None) == (prometheus is None):
@@ -77,12 +88,13 @@ def backtest(
     rules = [[each.terms for each in rules_of(one)] for one in files]
     every = [each for one in rules for each in one]
     try:
+        budget = read_config(config).budget if config is not None else None
         if recorded is not None:
             series = series_of_file(recorded.read_bytes(), every)
         else:
             series = series_of_prometheus(str(prometheus), _seconds(span or _DEFAULT_RANGE), every)
-        results = [run_backtest(one, series, refuses_after=refuses_after) for one in rules]
-    except (BacktestError, RecordingError, QueryError) as problem:
+        results = [run_backtest(one, series, refuses_after=refuses_after, budget=budget) for one in rules]
+    except (BacktestError, ConfigError, RecordingError, QueryError) as problem:
         raise click.ClickException(str(problem)) from None
     except NotInSubset as problem:
         raise click.ClickException(f"a backtest can't evaluate {problem}") from None

@@ -111,6 +111,7 @@ def publish(
     with _errors():
         from pilothouse.updates import publishing
 
+        before = publishing.offered_payloads(folder, channel)
         published = publishing.publish(
             folder,
             channel,
@@ -125,6 +126,13 @@ def publish(
         for one in published:
             click.echo(f"{one.platform}  {one.sha256}  {one.path}")
         click.echo(f"{channel} offers {version}")
+        after = publishing.offered_payloads(folder, channel)
+        if left_out := [one for one in before if one not in after]:
+            click.echo(
+                f"warning: {channel} offered {', '.join(left_out)} before, which {version} leaves out: such "
+                f"machines find no update; publish {version} for them too",
+                err=True,
+            )
 
 
 @updates.command()

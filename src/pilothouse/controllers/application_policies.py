@@ -1,9 +1,10 @@
 """ApplicationPolicies: each of their policies becomes an AutopilotRule ``<name>-<policy>``.
 
-A rule is owned by its ApplicationPolicy: one that was edited by hand is reset, one whose policy was
-removed is deleted, and all go with the object. A rule of that name with another owner, or none, is not
-touched. A policy that can't be expanded, or into no valid rule, leaves its rule as it was: a mistake in a
-parameter takes no protection away. What follows from a rule is up to the controllers in ``pilothouse.rules``.
+A rule is owned by its ApplicationPolicy: one that was edited by hand is reset, with the event
+``RuleReset`` on both, one whose policy was removed is deleted, and all go with the object. A rule of that
+name with another owner, or none, is not touched. A policy that can't be expanded, or into no valid rule,
+leaves its rule as it was: a mistake in a parameter takes no protection away. What follows from a rule is up
+to the controllers in ``pilothouse.rules``.
 
 The condition ``Ready`` says whether all rules are made and followed, and else what there is instead.
 """
@@ -24,16 +25,28 @@ from pilothouse.api.policies.module_registry import InvalidModule
 from pilothouse.base.rfc3339 import format_time, parse_time
 from pilothouse.meta.conditions import find_condition, with_condition
 from pilothouse.runtime.controller import Names, controller
-from pilothouse.runtime.intents import Create, Delete, Intent, RequeueAfter, SetStatus, Update, Wait
+from pilothouse.runtime.intents import (
+    Create,
+    Delete,
+    Intent,
+    RecordEvent,
+    RequeueAfter,
+    SetStatus,
+    Update,
+    Wait,
+)
 from pilothouse.runtime.snapshot import Snapshot
 
 READY: Final = "Ready"
+RULE_RESET: Final = "RuleReset"
 SILENCE: Final = 180.0
 """Seconds after which an object without any value lacks its metrics."""
 _LOOK: Final = 60.0
 """Seconds between two looks at objects that have no value."""
 _INITIALIZING: Final = "Initializing"
 _MOST_PROBLEMS: Final = 5
+_CONTROLLERS: Final = "pilothouse-"
+"""How the field managers of controllers begin."""
 
 
 class NotReadyReason(msgspec.Struct, frozen=True):
@@ -93,6 +106,13 @@ def application_policies(policy: Object, world: Snapshot) -> Iterator[Intent]:
                 {**found.tree, "spec": _normalized(wanted.spec)},
                 because=f"rule {wanted.name} is not as policy {wanted.policy} has it",
             )
+            if edited := _edited_by_hand(found, wanted, policy):
+                because = (
+                    f"rule {wanted.name} is as policy {wanted.policy} has it again; reset: {edited}; edit "
+                    f"spec.policies of ApplicationPolicy {policy.name} instead"
+                )
+                yield RecordEvent(found, event=RULE_RESET, warning=True, because=because)
+                yield RecordEvent(policy, event=RULE_RESET, warning=True, because=because)
         else:
             reasons += _followed(found, wanted, world)
         made.append(wanted)
@@ -109,6 +129,25 @@ def _why_invalid(wanted: ExpandedPolicy) -> str:
     except msgspec.ValidationError as problem:
         return str(problem)
     return "; ".join(str(each) for each in check_rule({"spec": spec}, None))
+
+
+def _edited_by_hand(found: Object, wanted: ExpandedPolicy, policy: Object) -> str:
+    """Which fields somebody else has changed, and who; empty if nobody has.
+
+    A field that was removed has no manager. It counts if nothing else can explain the difference: the policy
+    is the one that the rule was made from, and no other field differs that a controller wrote last."""
+    was, to = _or_none(found.spec), _or_none(wanted.spec)
+    fields = [
+        each.encode_name
+        for each in msgspec.structs.fields(AutopilotRuleSpec)
+        if was is None or getattr(was, each.name) != getattr(to, each.name)
+    ]
+    managers = {name: next(iter(found.managers("spec", name)), "") for name in fields}
+    others = {name: by for name, by in managers.items() if by and not by.startswith(_CONTROLLERS)}
+    if others:
+        return f"{', '.join(others)} (changed by {', '.join(dict.fromkeys(others.values()))})"
+    same_policy = policy.status.get("observedGeneration") == policy.generation
+    return ", ".join(fields) if same_policy and not any(managers.values()) else ""
 
 
 def _removed(policy: Object, world: Snapshot) -> Iterator[Intent]:
@@ -191,10 +230,16 @@ def _normalized(spec: Mapping[str, Any]) -> Tree:
 
 def _same(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether two specs are equal, but for the defaults that an API server adds."""
+    one = _or_none(found)
+    return one is not None and one == _or_none(wanted)
+
+
+def _or_none(spec: Mapping[str, Any]) -> AutopilotRuleSpec | None:
+    """None if the spec is not valid."""
     try:
-        return msgspec.convert(found, AutopilotRuleSpec) == msgspec.convert(wanted, AutopilotRuleSpec)
+        return msgspec.convert(spec, AutopilotRuleSpec)
     except msgspec.ValidationError:
-        return False
+        return None
 
 
 def _moment(text: Any) -> float:

@@ -17,8 +17,10 @@ import msgspec
 import numpy as np
 
 from pilothouse.api.objects import Object
+from pilothouse.api.openstorage.v1alpha1 import ActionBudget
 from pilothouse.base.plurals import counted
 from pilothouse.base.quantity import BINARY, NANO, Quantity, parse_quantity
+from pilothouse.rules.action_budgets import GLOBAL_BUDGET, with_defaults
 from pilothouse.rules.join_labels import object_key
 from pilothouse.rules.object_records import NORMAL, TRIGGERED, RuleTerms
 from pilothouse.rules.promql.label_sets import NAME
@@ -89,9 +91,14 @@ def _asked_by(rules: Sequence[RuleTerms]) -> list[Query]:
 
 
 def backtest(
-    rules: Sequence[RuleTerms], series: MemorySeries, *, refuses_after: int | None = None
+    rules: Sequence[RuleTerms],
+    series: MemorySeries,
+    *,
+    refuses_after: int | None = None,
+    budget: ActionBudget | None = None,
 ) -> BacktestResult:
     """The series are left as they are. With ``refuses_after`` the storage grows each volume so many times.
+    ``budget`` is of all rules together; what it leaves out has its default.
     Rules that can't be modelled are left out, with a warning, unless none is left.
 
     Raises ``BacktestError``, ``QueryError``, ``NotInSubset``.
@@ -113,7 +120,13 @@ def backtest(
     start, end = (time / 1000 for time in series.span)
     try:
         run = VirtualRun(
-            plain, claims, series, start=math.ceil(start), approves=True, refuses_after=refuses_after
+            plain,
+            claims,
+            series,
+            start=math.ceil(start),
+            approves=True,
+            refuses_after=refuses_after,
+            budget=with_defaults(budget, GLOBAL_BUDGET),
         )
     except ValueError as problem:
         raise BacktestError(str(problem)) from None

@@ -340,7 +340,7 @@ def advance(case: RuleCase) -> StateOutcome:
         case = msgspec.structs.replace(case, record=_changed(case, row, effect, because))
         if not moved or effect.requests or (case.record.state in STARTING) != starting:
             break
-    waiting, wake = _waiting(case)
+    waiting, wake = present_wait(case)
     return StateOutcome(case.record, tuple(transitions), tuple(requests), waiting, wake)
 
 
@@ -361,7 +361,7 @@ def _changed(case: RuleCase, row: Edge, effect: Effect, because: str) -> ObjectR
     return msgspec.structs.replace(record, since=case.now, items=items[-MOST_ITEMS:])
 
 
-def _waiting(case: RuleCase) -> tuple[StateWait | None, float | None]:
+def present_wait(case: RuleCase) -> tuple[StateWait | None, float | None]:
     """What the object waits for in its state, and for how long."""
     record, situation = case.record, case.situation
     left = record.until - case.now if record.until is not None and record.until > case.now else None

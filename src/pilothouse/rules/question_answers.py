@@ -124,7 +124,8 @@ def _of_object(
     visible = kind.namespaced or namespace == CLUSTER_WIDE_RECORDS
     one = world.find(kind, namespace, about.name) if visible else None
     if one is None or (about.uid and one.uid != about.uid):
-        return QuestionStatus(message=f"there is no {about.kind} {about.name}")
+        where = f" in namespace {namespace}" if kind.namespaced else ""
+        return QuestionStatus(message=f"there is no {about.kind} {about.name}{where}")
     if one.deleting or not is_present(one):
         state = "is not bound to a volume" if kind == PersistentVolumeClaim else "has ended"
         return QuestionStatus(message=f"the {about.kind} {about.name} {state}")

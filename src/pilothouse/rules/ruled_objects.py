@@ -44,6 +44,7 @@ from pilothouse.rules.object_records import (
     RuleTerms,
     Situation,
 )
+from pilothouse.rules.object_states import present_wait
 from pilothouse.rules.object_types import (
     full_name,
     is_present,
@@ -239,8 +240,8 @@ class RuledObject(msgspec.Struct, frozen=True):
     def _blocked(
         self, others: Sequence[RuledObject], world: Snapshot, readings: Readings, settings: RuleSettings
     ) -> str:
-        """Which other rule goes first. One whose budget is spent holds up only opposite actions: there may be
-        no room in it for a day."""
+        """Which other rule goes first, and what that one waits for. One whose budget is spent holds up only
+        opposite actions: there may be no room in it for a day."""
         for other in others:
             if other is self:
                 continue
@@ -253,10 +254,18 @@ class RuledObject(msgspec.Struct, frozen=True):
             first = f"rule {name} goes first (weight {other.terms.spec.weight})"
             is_spent = state == PENDING and other._is_spent(world, readings, settings)
             if waits and not is_spent:
-                return first
+                return first + other._wait_in_words(world, others, readings, settings)
             if self._would_undo(other, is_spent):
-                return f"{first}, and does the opposite"
+                wait = other._wait_in_words(world, others, readings, settings)
+                return f"{first}, and does the opposite{wait}"
         return ""
+
+    def _wait_in_words(
+        self, world: Snapshot, others: Sequence[RuledObject], readings: Readings, settings: RuleSettings
+    ) -> str:
+        """For the end of a message: a rule that this one waits for is named with its own wait, and so on."""
+        wait, _ = present_wait(self.case(world, others, readings, settings))
+        return f"; rule {self.rule.name} waits: {wait.because}" if wait is not None else ""
 
     def _would_undo(self, other: RuledObject, is_spent: bool) -> bool:
         """Whether the other rule wants the opposite and can't act now, or has no more to do."""

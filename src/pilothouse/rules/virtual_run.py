@@ -23,6 +23,7 @@ import numpy as np
 from pilothouse.api.kind_names import PersistentVolumeClaim
 from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.action_windows import seconds_until_open
+from pilothouse.api.openstorage.v1alpha1 import ActionBudget
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.rules.action_budgets import GLOBAL_BUDGET, spent, with_defaults
@@ -160,14 +161,18 @@ class VirtualRun:
         labels: JoinLabels = DEFAULT_LABELS,
         approves: bool = False,
         refuses_after: int | None = None,
+        budget: ActionBudget = GLOBAL_BUDGET,
     ) -> None:
-        """Raises ``ValueError`` for a rule that can't be evaluated, ``QueryError`` or ``NotInSubset``."""
+        """``budget`` is of all rules together.
+
+        Raises ``ValueError`` for a rule that can't be evaluated, ``QueryError`` or ``NotInSubset``."""
         self._claims = list(claims)
         self._series = series
         self._labels = labels
         self._index = ObjectIndex.of_claims(claims, pods)
         self._approves = approves
         self._refuses_after = refuses_after
+        self._budget = budget
         self._resizes = [0] * len(claims)
         known = {one.name: one for one in namespaces}
         self._rules = [
@@ -329,7 +334,7 @@ class VirtualRun:
         mine = [one for one in everything if one.spec["rule"] == rule.terms.name]
         own = with_defaults(rule.terms.spec.budget)
         return spent(own, mine, claim.uid, target, self.now) or spent(
-            GLOBAL_BUDGET, everything, claim.uid, target, self.now
+            self._budget, everything, claim.uid, target, self.now
         )
 
     def _targets(self, rule: _Evaluated, position: int) -> tuple[TargetResult, ...]:

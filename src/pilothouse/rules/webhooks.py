@@ -77,7 +77,7 @@ class WebhookObserver:
         self._clock = clock
         self._file = file
         self._written: set[tuple[str, str]] = set()
-        """Uids and numbers of posts that were answered: the cache may be behind."""
+        """Uids and numbers of posts that were answered, as long as the cache is behind."""
         self._notified: set[str] = set()
         """The keys of recent notices that wait for their posts, or were posted."""
 
@@ -93,9 +93,13 @@ class WebhookObserver:
             while True:
                 await changed.wait()
                 changed.clear()
+                posts = {
+                    (each.uid, _number(each)): each for each in self._actions.cache.list() if _is_asked(each)
+                }
+                self._written &= posts.keys()
                 asked: dict[str, list[Object]] = {}
-                for action in self._actions.cache.list():
-                    if _is_asked(action) and (action.uid, _number(action)) not in self._written:
+                for post_of, action in posts.items():
+                    if post_of not in self._written:
                         asked.setdefault(_hook(action), []).append(action)
                 if any(len(each) > _AT_ONCE for each in asked.values()):
                     changed.set()

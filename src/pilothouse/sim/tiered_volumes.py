@@ -345,9 +345,9 @@ class TieredVolumes:
             return
         target, uid = action.at("spec", "target", default={}), action.at("spec", "object", "uid", default="")
         match action.spec.get("action"):
-            case name if name == MOVE:
-                wanted = target.get("class")
-            case name if name in (SET_IOPS, EXPAND_POOL):
+            case name if name in (MOVE, SET_IOPS):
+                wanted = target.get("class") or target.get("to")
+            case name if name == EXPAND_POOL:
                 wanted = target.get("to")
             case _:
                 return

@@ -84,6 +84,17 @@ def publish(
         raise PublishError(f"{problem.filename or folder}: {problem.strerror or problem}") from None
 
 
+def offered_payloads(folder: Path, channel: str) -> list[str]:
+    """What a channel offers, for people: ``linux-amd64``, ``bundle of linux-amd64``. Raises PublishError."""
+    try:
+        offer = _current(folder / channel)
+    except OSError as problem:
+        raise PublishError(f"{problem.filename or folder}: {problem.strerror or problem}") from None
+    downloads = offer.downloads if offer is not None else ()
+    programs = [one.platform for one in downloads if one.k0s is not None]
+    return [*programs, *(f"bundle of {one.platform}" for one in downloads if one.airgap is not None)]
+
+
 def renew(folder: Path, channel: str, keys: PublishingKeys, now: datetime) -> list[str]:
     """Sign the metadata of a channel again; returns the roles. Raises PublishError."""
     with _channel(folder, channel) as place:

@@ -40,6 +40,12 @@ def test_the_defaults_are_filled_in() -> None:
     assert conditions == {"for": 30, "type": "monitoring", "provider": "prometheus"}
 
 
+@pytest.mark.parametrize(("given", "there"), [(1, "is only 1 expression"), (2, "are only 2 expressions")])
+def test_more_matches_than_expressions_are_refused_with_their_number(given: int, there: str) -> None:
+    (problem,) = rule(conditions={"expressions": [USAGE] * given, "requiredMatches": 3}).problems
+    assert str(problem).endswith(f"can't be met: there {there}")
+
+
 @pytest.mark.parametrize("enforcement", ["", "approvalRequired", "required", "preferred"])
 def test_old_words_of_enforcement_are_understood(enforcement: str) -> None:
     assert rule(enforcement=enforcement).problems == []

@@ -132,6 +132,13 @@ def test_a_computed_class_is_created_once_and_has_our_label() -> None:
     assert end(changed)[:2] == ("Failed", "ClassNotUsable")
 
 
+def test_a_target_may_name_its_class_apart_from_its_limits() -> None:
+    name = computed_name(LOOP, {**SILVER, "iops": "300"})
+    target = {"from": "200 IOPS", "to": "300 IOPS", "class": name, "iops": "300"}
+    write = next(each for each in setiops(data(), target=target) if isinstance(each, PatchObject))
+    assert write.fields == {"spec": {"volumeAttributesClassName": name}}
+
+
 def test_limits_of_one_side_are_in_the_computed_class() -> None:
     wanted = {**SILVER, "readIops": "300", "writeIops": "150"}
     target = {"from": "silver", "to": computed_name(LOOP, wanted), "readIops": "300", "writeIops": "150"}

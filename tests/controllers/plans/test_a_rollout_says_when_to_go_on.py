@@ -12,7 +12,7 @@ from tests.kit.plan_fleet import EVERY, PlanFleet, bundle, node, update
 from pilothouse.api.kind_names import Node
 from pilothouse.base.rfc3339 import parse_time
 from pilothouse.controllers.drains.drain_controller import drains
-from pilothouse.runtime.intents import RequeueAfter
+from pilothouse.runtime.intents import RequeueAfter, Wait
 
 GATE = {"name": "health", "apiVersion": "v1", "kind": "ConfigMap", "expression": "true"}
 
@@ -379,6 +379,27 @@ class TestGates:
             assert reasons(fleet.intents) == ["GateClosed"]
             assert fleet.targets(part)[name]["step"] == "WaitingForGate"
             fleet.answer()
+
+    @pytest.mark.parametrize(
+        ("fields", "objects"),
+        [
+            ({"objectName": "es", "namespace": "db"}, "ConfigMap es in namespace db"),
+            ({"labels": "app=es"}, "every ConfigMap with labels app=es, of which there has to be one"),
+            ({}, "every ConfigMap, of which there has to be one"),
+        ],
+    )
+    def test_what_would_help_is_what_opens_the_gate(self, fields: dict[str, str], objects: str) -> None:
+        fleet = PlanFleet(workers=1)
+        gates = [{**GATE, **fields}, {**GATE, "name": "another"}]
+        fleet.add_plan(update(workers=EVERY), gates=gates, nodeDeadline="20m")
+        fleet.shut = {"health": "the server has no such kind"}
+        fleet.settle_decisions()
+        (wait,) = (each for each in fleet.intents if isinstance(each, Wait))
+        assert wait.because.endswith("gate health: the server has no such kind")
+        assert wait.remedy == (
+            f"gate health opens when `true` is true of {objects}; if a gate is mistaken, correct "
+            "spec.rollout.gates; a machine that is held for longer than nodeDeadline (20m) fails"
+        )
 
     @pytest.mark.parametrize("part", ["controllers", "workers"])
     def test_before_a_machine_it_fails_at_its_deadline(self, part: str) -> None:

@@ -100,7 +100,7 @@ APPLICATION_ACTION: Final = _V1ALPHA1.kind(
         path_column("Rule", ".spec.rule", "The rule that fired."),
         path_column("Object", ".spec.object.name", "The object it acts on."),
         path_column("Action", ".spec.action", "What is done."),
-        path_column("From", ".status.before.size", "What it was before."),
+        path_column("From", ".spec.target.from", "What it is to be changed from."),
         path_column("To", ".spec.target.to", "What it is to be changed to."),
         path_column("Phase", ".status.phase", "How far it is."),
         condition_column("Verified", "Verified", "Whether it helped, by the rule's metrics."),

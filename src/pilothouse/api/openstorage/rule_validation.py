@@ -12,6 +12,7 @@ from pilothouse.api.openstorage.actions import name_problems, object_type, param
 from pilothouse.api.openstorage.aliases import ALIASES
 from pilothouse.api.openstorage.levels import LEVELS, object_of_rule, reached_from
 from pilothouse.api.policies.expansion import built_in_problems
+from pilothouse.base.plurals import counted
 from pilothouse.meta import names, promql
 from pilothouse.meta.fields import FieldError, child, element
 from pilothouse.meta.selectors import LabelSelector, SelectorError
@@ -55,9 +56,8 @@ def check_rule(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Problem
         yield from _check_expression(expression, f"spec.conditions.expressions[{index}]")
     wanted, given = conditions.get("requiredMatches", 0), len(conditions["expressions"])
     if wanted > given:
-        yield FieldError.invalid(
-            "spec.conditions.requiredMatches", wanted, f"can't be met: there are only {given} expressions"
-        )
+        problem = f"can't be met: there {'is' if given == 1 else 'are'} only {counted(given, 'expression')}"
+        yield FieldError.invalid("spec.conditions.requiredMatches", wanted, problem)
     yield from _check_what_is_done(spec)
     if window := spec.get("actionWindow"):
         yield from _check_action_window(window, "spec.actionWindow")

@@ -190,7 +190,7 @@ def _written(one: Object, *path: str | Mapping[str, str]) -> bool:
 
 def _classes(action: Object) -> tuple[str, ...]:
     target = action.at("spec", "target", default={})
-    return (str(target.get("class") if action.spec.get("action") == MOVE else target.get("to")),)
+    return (str(target.get("class") or target.get("to")),)
 
 
 def _moves(facts: ObjectStates, action: Object, namespace: str, name: str) -> bool:

@@ -3,7 +3,10 @@
     spec:
       action: openstorage.io.action.volume/setiops
       object: {kind: PersistentVolumeClaim, name: data-db-0, uid: …}
-      target: {from: silver, to: gold}                  # or to: autopilot-<hash>, iops: "6000"
+      target: {from: silver, to: gold}
+      # or   {from: 500 IOPS, to: 750 IOPS, class: autopilot-<hash>, iops: "750"}
+
+The class is ``to`` where the target has no ``class``.
 
 It has succeeded when the volume has the class. A driver that refuses, or does not answer, makes it fail; if
 another client asks for another class meanwhile, that stays.
@@ -61,12 +64,13 @@ def volume_setiops(action: Object, world: Snapshot) -> Iterator[Intent]:
         yield gone(action, now=world.now)
         return
     target = action.at("spec", "target", default={})
-    if not target.get("to"):
-        message = "spec.target.to: names no class"
+    name = str(target.get("class") or target.get("to") or "")
+    if not name:
+        message = "spec.target: needs to or class, the name of a class"
         yield finished(action, "Failed", "InvalidTarget", message, now=world.now)
         return
     limits = {name: target[name] for name in IOPS_LIMITS if name in target}
-    change = ClassChange(claim, target["to"], limits)
+    change = ClassChange(claim, name, limits)
     if change.is_reached:
         yield from _reached(action, change, world)
     elif action.status.get("phase") == "Running":

@@ -12,7 +12,7 @@ from typing import Final
 
 from pilothouse.api.k0s.v1beta2 import TargetStatus
 from pilothouse.base.rfc3339 import format_time
-from pilothouse.controllers.plans import questions
+from pilothouse.controllers.plans import gates, questions
 from pilothouse.controllers.plans.machines_in_progress import failed
 from pilothouse.controllers.plans.stages import FAILURES, PENDING
 from pilothouse.controllers.plans.update_run import UpdateRun, moment, stamped
@@ -67,6 +67,17 @@ def _wait(run: UpdateRun, held: Sequence[TargetStatus]) -> None:
     run.wait(
         _CLOSED,
         f"since {format_time(since)}: {held[0].description}",
-        remedy="a machine that is held for longer than spec.rollout.nodeDeadline fails",
+        remedy=_remedy(run, held[0].description),
         until=run.now + questions.ASK_AGAIN,
     )
+
+
+def _remedy(run: UpdateRun, description: str) -> str:
+    """What opens the gates that a machine is held by."""
+    opens = [
+        gates.what_opens(gate)
+        for gate in run.rollout.gates
+        if gate.when == "before" and f"gate {gate.name}: " in description
+    ]
+    limit = f"a machine that is held for longer than nodeDeadline ({run.rollout.node_deadline}) fails"
+    return "; ".join([*opens, "if a gate is mistaken, correct spec.rollout.gates", limit])

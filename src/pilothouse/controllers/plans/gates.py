@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pilothouse.api.k0s.rollout import Gate
 from pilothouse.api.k0s.v1beta2 import PlanAnswers
 from pilothouse.controllers.plans import questions
 from pilothouse.controllers.plans.update_run import UpdateRun, moment
@@ -28,6 +29,17 @@ def shut(run: UpdateRun, when: When, answers: PlanAnswers) -> list[str]:
             why = answer.message if answer is not None else "its objects could not be read"
             texts.append(f"gate {gate.name}: {why or 'its expression does not hold'}")
     return texts
+
+
+def what_opens(gate: Gate) -> str:
+    """When a gate that is shut, or whose objects can't be read, would be open."""
+    where = f" in namespace {gate.namespace}" if gate.namespace else ""
+    if gate.object_name:
+        objects = f"{gate.kind} {gate.object_name}{where}"
+    else:
+        labels = f" with labels {gate.labels}" if gate.labels else ""
+        objects = f"every {gate.kind}{labels}{where}, of which there has to be one"
+    return f"gate {gate.name} opens when `{gate.expression}` is true of {objects}"
 
 
 def latest(run: UpdateRun, since: float) -> PlanAnswers | None:

@@ -54,7 +54,7 @@ _USED: Final = "px_pool_stats_used_bytes"
 
 
 def pool_moves(action: RuleAction, pool: Object, world: ObjectLookup) -> TargetResult:
-    """The moves of a trial, and its summary."""
+    """The moves of a trial, its summary, and how much of the pool is provisioned before and after it."""
     node = str(pool.status.get("node", ""))
     loads = [load for each in world.all(StoragePool) if (load := _load(each)) is not None]
     if not any(load.name == pool.name for load in loads):
@@ -67,7 +67,16 @@ def pool_moves(action: RuleAction, pool: Object, world: ObjectLookup) -> TargetR
     if not trial.moves:
         return TargetDeclined(summary)
     moves = ",".join(f"{move.claim}={move.to}" for move in trial.moves)
-    return ActionTarget({"moves": moves, "summary": summary})
+    before, after = (
+        next(load.provisioned_percent for load in pools if load.name == pool.name)
+        for pools in (trial.before, trial.after)
+    )
+    return ActionTarget({
+        "from": f"{before:.0f} % provisioned",
+        "to": f"{after:.0f} % provisioned",
+        "moves": moves,
+        "summary": summary,
+    })  # fmt: skip
 
 
 def range_of(pool: Object, world: ObjectLookup) -> BalanceRange:

@@ -4,8 +4,10 @@
     params: {scalepercentage: "50", maxiops: "6000"}
 
 Either the next one of a list, or a computed one with other limits (``iops``, ``readIops``, ``writeIops``:
-those that the present class has) and all its other parameters. A volume without a limit has nothing that
-could be raised; limits that follow the size of the volume (``io_throttle_*``) are not changed.
+those that the present class has) and all its other parameters. Its target names the limits for people, and
+the class apart from them: ``{from: 500 IOPS, to: 750 IOPS, class: autopilot-<hash>, iops: "750"}``. A volume
+without a limit has nothing that could be raised; limits that follow the size of the volume
+(``io_throttle_*``) are not changed.
 """
 
 from __future__ import annotations
@@ -62,7 +64,9 @@ def _next_class(params: Mapping[str, str], present: PresentClass, world: ObjectL
 
 
 def _computed(params: Mapping[str, str], present: PresentClass) -> TargetResult:
-    limits = {name: present.parameters[name] for name in IOPS_LIMITS if name in present.parameters}
+    limits: dict[str, str] = {
+        name: present.parameters[name] for name in IOPS_LIMITS if name in present.parameters
+    }
     if not limits:
         return TargetDeclined(_why_no_limit(present))
     least, most = int(params.get("miniops", "1")), int(params["maxiops"]) if "maxiops" in params else None
@@ -76,12 +80,17 @@ def _computed(params: Mapping[str, str], present: PresentClass) -> TargetResult:
         if (bounded - limit) * (wanted - limit) > 0:
             changes[name] = str(bounded)
     if not changes:
-        has = " and ".join(f"{parse_quantity(text).to_int()} {_NAMES[name]}" for name, text in limits.items())
+        has = _in_words(limits)
         bounds = [f"miniops is {least}"] if "miniops" in params else []
         bounds += [f"maxiops is {most}"] if most is not None else []
         return TargetDeclined(f"the volume has {has}" + "".join(f", and {each}" for each in bounds))
-    to = computed_name(present.driver, {**present.parameters, **changes})
-    return ActionTarget({"from": present.name, "to": to, **changes})
+    before = {name: limits[name] for name in changes}
+    name = computed_name(present.driver, {**present.parameters, **changes})
+    return ActionTarget({"from": _in_words(before), "to": _in_words(changes), "class": name, **changes})
+
+
+def _in_words(limits: Mapping[str, str]) -> str:
+    return " and ".join(f"{parse_quantity(text).to_int()} {_NAMES[name]}" for name, text in limits.items())
 
 
 def _why_no_limit(present: PresentClass) -> str:
