@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.cli.running import pilothouse
 from tests.kit.control_planes import UpPlane
 from tests.kit.growing_postgres import EXAMPLES, PATIENCE, ROW, RULE, STARTED, Postgres, rule
 from tests.kit.processes import Process
@@ -134,6 +135,43 @@ async def test_an_operator_carries_out_an_action_of_its_own_domain(plane: UpPlan
     await postgres.kubectl("delete", "statefulset", "postgres")
 
 
+async def a_policy_of_2019_speaks_of_the_volume(
+    plane: UpPlane, postgres: Postgres, url: str, folder: Path
+) -> None:
+    """The example's command, with the address of this Prometheus and the name of this volume in its files."""
+    volume = (await postgres.json("pvc", "data-postgres-0"))["spec"]["volumeName"]
+    for name, wrote, reads in (
+        ("config-example.yaml", "http://127.0.0.1:9090", url),
+        ("policy-example.yaml", "[pvc-1]", f"[{volume}]"),
+    ):
+        text = (EXAMPLES / "autopilot" / name).read_text()
+        assert text.count(wrote) == 1
+        (folder / name).write_text(text.replace(wrote, reads))
+    command = (
+        "-f",
+        str(folder / "config-example.yaml"),
+        "policy",
+        "test",
+        str(folder / "policy-example.yaml"),
+    )
+
+    done = pilothouse(*command, KUBECONFIG=str(plane.data / "admin.kubeconfig"))
+
+    assert done.returncode == 0, done.stderr
+    assert "kind: AutopilotRule" in done.stdout
+    assert "rule volume-resize: 1 object\n" in done.stdout
+    rows = [re.split(" {3,}", line) for line in done.stdout.splitlines()]
+    heading = rows.index(["OBJECT", "EXPRESSION", "VALUE", "THRESHOLD", "MET"])
+    (about, used, percent, above, is_met), (_, capacity, size, below, too) = rows[heading + 1 : heading + 3]
+    assert about == "scraped/data-postgres-0"
+    assert used == "100 * (px_volume_usage_bytes / px_volume_capacity_bytes)"
+    assert float(percent) > 50
+    assert (above, is_met) == ("Gt 30", "yes")
+    assert (capacity, size) == ("px_volume_capacity_bytes / 1000000000", f"{2**30 / 1e9:.6g}")
+    assert (below, too) == ("Lt 2048", "yes")
+    assert "would: scraped/data-postgres-0: volume/resize from 1Gi to " in done.stdout
+
+
 async def test_a_prometheus_has_the_metrics(plane: UpPlane, tmp_path: Path) -> None:
     """Configured by what prometheus-config prints, and named in the data folder while `up` runs."""
     needed("prometheus")
@@ -164,6 +202,7 @@ async def test_a_prometheus_has_the_metrics(plane: UpPlane, tmp_path: Path) -> N
             assert postgres.query(STARTED) == began
             served = r'prometheus_http_requests_total\{code="200",handler="/api/v1/query"\} ([1-9]\d*)'
             assert re.search(served, prometheus.page("/metrics").decode())
+            await a_policy_of_2019_speaks_of_the_volume(plane, postgres, prometheus.url, tmp_path)
             await plane.kubectl("delete", "autopilotrule", "scraping")
         finally:
             file.unlink()
