@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import re
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from tests.apiserver.metrics.scraped import Scraped
 from tests.cli.running import pilothouse
 from tests.kit.control_planes import UpPlane
-from tests.kit.growing_postgres import EXAMPLES, PATIENCE, ROW, RULE, STARTED, Postgres, rule
+from tests.kit.growing_postgres import EXAMPLES, PATIENCE, ROW, RULE, STARTED, Json, Postgres, rule
 from tests.kit.processes import Process
 from tests.kit.prometheus import Prometheus
 from tests.kit.waiting import eventually
@@ -133,6 +136,79 @@ async def test_an_operator_carries_out_an_action_of_its_own_domain(plane: UpPlan
     assert f"snapshot-{done['metadata']['name']} of snapshots/data-postgres-0" in operator.output()
     await plane.kubectl("delete", "autopilotrule", "snapping")
     await postgres.kubectl("delete", "statefulset", "postgres")
+
+
+FULL = """\
+kubelet_volume_stats_used_bytes{{namespace="victim",persistentvolumeclaim="data-postgres-0"}} 99
+kubelet_volume_stats_capacity_bytes{{namespace="victim",persistentvolumeclaim="data-postgres-0"}} 100
+px_volume_usage_bytes{{volumename="{volume}"}} 99
+px_volume_capacity_bytes{{volumename="{volume}"}} 100
+"""
+
+
+def pod(name: str, *command: str, **spec: Any) -> Json:
+    """Anything that has a folder ``/data``."""
+    container = {"name": "main", "command": command, "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    container["image"] = f"host/{command[0]}"
+    whole = {"containers": [container], "terminationGracePeriodSeconds": 1, **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": whole}
+
+
+async def test_a_pods_page_that_speaks_of_anothers_claim_moves_nothing(plane: UpPlane) -> None:
+    """It says that the claim is full. That is counted as foreign, and what the rule goes by is what the node says."""
+    for namespace in ("victim", "liars"):
+        (await plane.kubectl("create", "namespace", namespace)).ok()
+    victim, liars = Postgres(plane, "victim"), Postgres(plane, "liars")
+    wanted = {"accessModes": ["ReadWriteOnce"], "storageClassName": "loop"}
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data-postgres-0", "labels": {"app": "postgres"}},
+        "spec": {**wanted, "resources": {"requests": {"storage": "320Mi"}}},
+    }
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data-postgres-0"}}
+    await victim.apply(claim, pod("owner", "sleep", "3600", volumes=[volume]))
+    await victim.kubectl("wait", "--for=condition=Ready", "pod/owner", "--timeout=60s")
+    name = (await victim.json("pvc", "data-postgres-0"))["spec"]["volumeName"]
+    believing = rule("believing", "victim")
+    used = "100 * px_volume_usage_bytes / px_volume_capacity_bytes"
+    expressions = believing["spec"]["conditions"]["expressions"]
+    expressions.append({"key": used, "operator": "Gt", "values": ["50"]})
+    believing["spec"]["conditions"]["requiredMatches"] = 1
+    await victim.apply(believing)
+    await victim.reaches("believing", "Normal")
+
+    def foreign() -> float:
+        with urllib.request.urlopen(f"http://{plane.report['manager']}/metrics", timeout=10) as answer:
+            return Scraped.read(answer.read()).value("pilothouse_rule_foreign_series_total")
+
+    before = foreign()
+    page = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "page"}}
+    page["data"] = {"metrics": FULL.format(volume=name)}
+    liar = pod("liar", "python3", "-m", "http.server", "9100", "--directory", "/data")
+    liar["spec"]["volumes"] = [{"name": "data", "configMap": {"name": "page"}}]
+    liar["metadata"]["annotations"] = {"prometheus.io/scrape": "true", "prometheus.io/port": "9100"}
+    await liars.apply(page, liar)
+
+    async def counted() -> bool:
+        return foreign() >= before + len(FULL.splitlines())
+
+    await eventually(counted, seconds=PATIENCE)
+    assert '"GET /metrics HTTP/1.1" 200' in await liars.kubectl("logs", "liar")
+    assert await victim.state("believing") == "Normal"
+    assert await victim.actions() == []
+    # The rule goes by this claim: asked for less than the node says, it acts, once.
+    for each in expressions:
+        each["values"] = ["0"]
+    believing["spec"]["actionsCoolDownPeriod"] = 3600
+    await victim.apply(believing)
+    await victim.has("480Mi")
+    (action,) = await victim.actions()
+    values = [float(each["value"]) for each in action["spec"]["cause"]]
+    assert len(values) == 2
+    assert all(0 < each < 50 for each in values), values
+    await plane.kubectl("delete", "autopilotrule", "believing")
+    await plane.kubectl("delete", "namespace", "victim", "liars")
 
 
 async def a_policy_of_2019_speaks_of_the_volume(
