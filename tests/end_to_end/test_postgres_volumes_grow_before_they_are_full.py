@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import re
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from tests.apiserver.metrics.scraped import Scraped
+from tests.cli.running import pilothouse
 from tests.kit.control_planes import UpPlane
-from tests.kit.growing_postgres import EXAMPLES, PATIENCE, ROW, RULE, STARTED, Postgres, rule
+from tests.kit.growing_postgres import EXAMPLES, PATIENCE, ROW, RULE, STARTED, Json, Postgres, rule
 from tests.kit.processes import Process
 from tests.kit.prometheus import Prometheus
 from tests.kit.waiting import eventually
@@ -134,6 +138,116 @@ async def test_an_operator_carries_out_an_action_of_its_own_domain(plane: UpPlan
     await postgres.kubectl("delete", "statefulset", "postgres")
 
 
+FULL = """\
+kubelet_volume_stats_used_bytes{{namespace="victim",persistentvolumeclaim="data-postgres-0"}} 99
+kubelet_volume_stats_capacity_bytes{{namespace="victim",persistentvolumeclaim="data-postgres-0"}} 100
+px_volume_usage_bytes{{volumename="{volume}"}} 99
+px_volume_capacity_bytes{{volumename="{volume}"}} 100
+"""
+
+
+def pod(name: str, *command: str, **spec: Any) -> Json:
+    """Anything that has a folder ``/data``."""
+    container = {"name": "main", "command": command, "volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    container["image"] = f"host/{command[0]}"
+    whole = {"containers": [container], "terminationGracePeriodSeconds": 1, **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": whole}
+
+
+async def test_a_pods_page_that_speaks_of_anothers_claim_moves_nothing(plane: UpPlane) -> None:
+    """It says that the claim is full. That is counted as foreign, and what the rule goes by is what the node says."""
+    for namespace in ("victim", "liars"):
+        (await plane.kubectl("create", "namespace", namespace)).ok()
+    victim, liars = Postgres(plane, "victim"), Postgres(plane, "liars")
+    wanted = {"accessModes": ["ReadWriteOnce"], "storageClassName": "loop"}
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data-postgres-0", "labels": {"app": "postgres"}},
+        "spec": {**wanted, "resources": {"requests": {"storage": "320Mi"}}},
+    }
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data-postgres-0"}}
+    await victim.apply(claim, pod("owner", "sleep", "3600", volumes=[volume]))
+    await victim.kubectl("wait", "--for=condition=Ready", "pod/owner", "--timeout=60s")
+    name = (await victim.json("pvc", "data-postgres-0"))["spec"]["volumeName"]
+    believing = rule("believing", "victim")
+    used = "100 * px_volume_usage_bytes / px_volume_capacity_bytes"
+    expressions = believing["spec"]["conditions"]["expressions"]
+    expressions.append({"key": used, "operator": "Gt", "values": ["50"]})
+    believing["spec"]["conditions"]["requiredMatches"] = 1
+    await victim.apply(believing)
+    await victim.reaches("believing", "Normal")
+
+    def foreign() -> float:
+        with urllib.request.urlopen(f"http://{plane.report['manager']}/metrics", timeout=10) as answer:
+            return Scraped.read(answer.read()).value("pilothouse_rule_foreign_series_total")
+
+    before = foreign()
+    page = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "page"}}
+    page["data"] = {"metrics": FULL.format(volume=name)}
+    liar = pod("liar", "python3", "-m", "http.server", "9100", "--directory", "/data")
+    liar["spec"]["volumes"] = [{"name": "data", "configMap": {"name": "page"}}]
+    liar["metadata"]["annotations"] = {"prometheus.io/scrape": "true", "prometheus.io/port": "9100"}
+    await liars.apply(page, liar)
+
+    async def counted() -> bool:
+        return foreign() >= before + len(FULL.splitlines())
+
+    await eventually(counted, seconds=PATIENCE)
+    assert '"GET /metrics HTTP/1.1" 200' in await liars.kubectl("logs", "liar")
+    assert await victim.state("believing") == "Normal"
+    assert await victim.actions() == []
+    # The rule goes by this claim: asked for less than the node says, it acts, once.
+    for each in expressions:
+        each["values"] = ["0"]
+    believing["spec"]["actionsCoolDownPeriod"] = 3600
+    await victim.apply(believing)
+    await victim.has("480Mi")
+    (action,) = await victim.actions()
+    values = [float(each["value"]) for each in action["spec"]["cause"]]
+    assert len(values) == 2
+    assert all(0 < each < 50 for each in values), values
+    await plane.kubectl("delete", "autopilotrule", "believing")
+    await plane.kubectl("delete", "namespace", "victim", "liars")
+
+
+async def a_policy_of_2019_speaks_of_the_volume(
+    plane: UpPlane, postgres: Postgres, url: str, folder: Path
+) -> None:
+    """The example's command, with the address of this Prometheus and the name of this volume in its files."""
+    volume = (await postgres.json("pvc", "data-postgres-0"))["spec"]["volumeName"]
+    for name, wrote, reads in (
+        ("config-example.yaml", "http://127.0.0.1:9090", url),
+        ("policy-example.yaml", "[pvc-1]", f"[{volume}]"),
+    ):
+        text = (EXAMPLES / "autopilot" / name).read_text()
+        assert text.count(wrote) == 1
+        (folder / name).write_text(text.replace(wrote, reads))
+    command = (
+        "-f",
+        str(folder / "config-example.yaml"),
+        "policy",
+        "test",
+        str(folder / "policy-example.yaml"),
+    )
+
+    done = pilothouse(*command, KUBECONFIG=str(plane.data / "admin.kubeconfig"))
+
+    assert done.returncode == 0, done.stderr
+    assert "kind: AutopilotRule" in done.stdout
+    assert "rule volume-resize: 1 object\n" in done.stdout
+    rows = [re.split(" {3,}", line) for line in done.stdout.splitlines()]
+    heading = rows.index(["OBJECT", "EXPRESSION", "VALUE", "THRESHOLD", "MET"])
+    (about, used, percent, above, is_met), (_, capacity, size, below, too) = rows[heading + 1 : heading + 3]
+    assert about == "scraped/data-postgres-0"
+    assert used == "100 * (px_volume_usage_bytes / px_volume_capacity_bytes)"
+    assert float(percent) > 50
+    assert (above, is_met) == ("Gt 30", "yes")
+    assert (capacity, size) == ("px_volume_capacity_bytes / 1000000000", f"{2**30 / 1e9:.6g}")
+    assert (below, too) == ("Lt 2048", "yes")
+    assert "would: scraped/data-postgres-0: volume/resize from 1Gi to " in done.stdout
+
+
 async def test_a_prometheus_has_the_metrics(plane: UpPlane, tmp_path: Path) -> None:
     """Configured by what prometheus-config prints, and named in the data folder while `up` runs."""
     needed("prometheus")
@@ -164,6 +278,7 @@ async def test_a_prometheus_has_the_metrics(plane: UpPlane, tmp_path: Path) -> N
             assert postgres.query(STARTED) == began
             served = r'prometheus_http_requests_total\{code="200",handler="/api/v1/query"\} ([1-9]\d*)'
             assert re.search(served, prometheus.page("/metrics").decode())
+            await a_policy_of_2019_speaks_of_the_volume(plane, postgres, prometheus.url, tmp_path)
             await plane.kubectl("delete", "autopilotrule", "scraping")
         finally:
             file.unlink()

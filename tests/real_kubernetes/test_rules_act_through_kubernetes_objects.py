@@ -32,6 +32,7 @@ PATIENCE = 120.0
 PAGE = b"""\
 queue_length 40
 disk_used_percent{persistentvolumeclaim="owned"} 80
+disk_used_percent{persistentvolumeclaim="asked"} 80
 iops_used_percent{persistentvolumeclaim="tuned"} 99
 """
 DRIVER = "csi.example.com"
@@ -270,6 +271,63 @@ async def test_a_volume_grows_through_the_field_of_its_operator(server: KubeServ
         await kubernetes.run("patch", "pvc", "owned", "--field-manager=database-operator", "-p", request)
         await kubernetes.set_status("pvc", "owned", capacity={"storage": "12Gi"})
         await kubernetes.reaches("owned", "Succeeded", "Resized")
+
+
+async def test_a_person_approves_by_kubectl_patch_and_managed_fields_say_who(
+    server: KubeServer, tmp_path: Path
+) -> None:
+    """Nothing happens before; who may not patch approvals is refused by Kubernetes itself."""
+    async with managed(server, tmp_path) as (kubernetes, scraped):
+        pod = tree("Pod", "db-2", metadata={"annotations": scraped}, spec=pod_spec("asked"))
+        asks = rule("asked", "volume", "disk_used_percent", RESIZE)
+        asks["spec"]["enforcement"] = "approvalRequired"
+        await kubernetes.apply(volume("asked"), claim("asked"), pod, asks)
+        await kubernetes.set_status("pvc", "asked", phase="Bound", capacity={"storage": "8Gi"})
+        await kubernetes.run_pod("db-2")
+        grant = ("create", "rolebinding", "approvers", "--clusterrole=pilothouse:approver", "--user=jane")
+        await kubernetes.run(*grant)
+
+        async def asked() -> Json | None:
+            found = (await kubernetes.shown("actionapprovals"))["items"]
+            pending = found and found[0]["spec"]["approvalState"] == "pending"
+            return found[0] if pending and found[0].get("status", {}).get("target") else None
+
+        question = await eventually(asked, seconds=PATIENCE)
+        assert question["status"]["target"]["to"] == "12Gi"
+        name = question["metadata"]["name"]
+        decision = (
+            "patch",
+            "actionapproval",
+            name,
+            "--type=merge",
+            "-p",
+            '{"spec":{"approvalState":"approved"}}',
+        )
+        with pytest.raises(AssertionError, match="Forbidden"):
+            await kubernetes.run(*decision, "--as=joe", "--field-manager=joe")
+        found = (await kubernetes.shown("applicationactions"))["items"]
+        assert [one for one in found if one["spec"]["rule"] == "asked"] == []
+
+        await kubernetes.run(*decision, "--as=jane", "--field-manager=jane")
+
+        action = await kubernetes.action("asked")
+        assert (action["spec"]["approval"], action["spec"]["target"]["to"]) == (name, "12Gi")
+        decided = await kubernetes.shown("actionapproval", name, "--show-managed-fields")
+        assert decided["spec"]["approvalState"] == "approved"
+        deciders = [
+            (each["manager"], each["operation"])
+            for each in decided["metadata"]["managedFields"]
+            if "f:approvalState" in each["fieldsV1"].get("f:spec", {})
+        ]
+        assert deciders == [("jane", "Update")]
+
+        async def requested() -> bool:
+            spec = (await kubernetes.shown("pvc", "asked"))["spec"]
+            return bool(spec["resources"]["requests"]["storage"] == "12Gi")
+
+        await eventually(requested, seconds=PATIENCE)
+        await kubernetes.set_status("pvc", "asked", capacity={"storage": "12Gi"})
+        await kubernetes.reaches("asked", "Succeeded", "Resized")
 
 
 async def test_a_class_that_no_driver_answers_for_is_given_up(server: KubeServer, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.kit.rule_fleet import RuleFleet, claim, rule
 
 from pilothouse.api.kind_names import ActionApproval, ApplicationAction, PersistentVolumeClaim
 from pilothouse.api.objects import Object
-from pilothouse.api.openstorage.actions import FINISHED
+from pilothouse.api.openstorage.actions import FINISHED, RESIZE, RESOURCES
 from pilothouse.api.openstorage.v1alpha1 import ActionBudget
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.client.object_cache import ObjectCache
@@ -28,13 +28,15 @@ HOUR, DAY = 3600.0, 86400.0
 GROWN = ActionTarget({"from": "8Gi", "to": "12Gi"}, 4 * GIB)
 
 
-def action(age: float, phase: str = "Succeeded", uid: str = "c1", to: str = "12Gi") -> Object:
+def action(
+    age: float, phase: str = "Succeeded", uid: str = "c1", to: str = "12Gi", does: str = RESIZE
+) -> Object:
     return Object.of(
         {
             "apiVersion": ApplicationAction.api_version,
             "kind": ApplicationAction.kind,
             "metadata": {"name": "a", "namespace": "db", "creationTimestamp": format_time(NOW - age)},
-            "spec": {"object": {"uid": uid}, "target": {"from": "8Gi", "to": to}},
+            "spec": {"action": does, "object": {"uid": uid}, "target": {"from": "8Gi", "to": to}},
             "status": {"phase": phase} if phase else {},
         }
     )
@@ -55,6 +57,8 @@ def action(age: float, phase: str = "Succeeded", uid: str = "c1", to: str = "12G
         ({"growth_per_day": "8Gi"}, [action(60)], ""),
         ({"growth_per_day": "8Gi"}, [action(60), action(60, to="9Gi")], "growthPerDay"),
         ({"growth_per_day": "8Gi"}, [action(60), action(DAY, to="90Gi")], ""),
+        # Memory that grows is no volume.
+        ({"growth_per_day": "8Gi"}, [action(60), action(60, to="9Gi", does=RESOURCES)], ""),
         ({"growth_per_day": "3Gi"}, [], "growthPerDay"),
     ],
 )

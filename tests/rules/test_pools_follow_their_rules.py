@@ -265,6 +265,7 @@ def test_volumes_of_one_pool_spread_over_its_node() -> None:
         assert action.status["phase"] == "Succeeded"
         said = [str(each.get("message")) for each in fleet.objects()["balance/w1-default"].status["items"]]
         assert any("2 volumes of node w1 were moved" in text for text in said)
+        assert any(text.startswith("the action is started: Rebalance summary: on node w1") for text in said)
 
 
 def test_a_pool_that_promises_more_than_it_has_is_relieved() -> None:
@@ -287,6 +288,8 @@ def test_a_rebalance_is_declined_asked_again_and_approved() -> None:
         fleet.create(balance(*beyond(50), enforcement="approvalRequired"))
         fleet.wait(120)
         assert fleet.state_of("balance", "w1-default") == "ActionAwaitingApproval"
+        said = [str(each.get("message")) for each in fleet.objects()["balance/w1-default"].status["items"]]
+        assert any("requires an approval: Rebalance summary: on node w1" in text for text in said)
         (asked,) = fleet.approvals()
         assert (
             asked.at("status", "actionPreviews")[0]["expectedResult"]["Message"].count("Rebalance summary:")

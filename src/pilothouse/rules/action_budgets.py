@@ -14,7 +14,7 @@ from typing import Final
 
 from pilothouse.api.kind_names import ApplicationAction
 from pilothouse.api.objects import Object
-from pilothouse.api.openstorage.actions import FINISHED
+from pilothouse.api.openstorage.actions import FINISHED, RESIZE
 from pilothouse.api.openstorage.v1alpha1 import ActionBudget
 from pilothouse.base.quantity import parse_quantity
 from pilothouse.rules.action_targets import ActionTarget
@@ -102,12 +102,12 @@ def spent(
 def growth_of(action: Object) -> int:
     """By how many bytes an ApplicationAction lets a volume grow."""
     target = action.at("spec", "target", default={})
-    if "from" not in target or "to" not in target:
+    if action.spec.get("action") != RESIZE or "from" not in target or "to" not in target:
         return 0
     try:
         return parse_quantity(target["to"]).to_int() - parse_quantity(target["from"]).to_int()
     except ValueError:
-        # A class or a tier, and no size.
+        # Written by others.
         return 0
 
 

@@ -28,7 +28,7 @@ import msgspec
 
 from pilothouse.api.openstorage.v1alpha1 import ObjectState
 from pilothouse.base.backoff import Backoff
-from pilothouse.rules.action_targets import ActionTarget, TargetDeclined, TargetNotReady
+from pilothouse.rules.action_targets import TRIAL, ActionTarget, TargetDeclined, TargetNotReady
 from pilothouse.rules.object_records import (
     AWAITING_APPROVAL,
     AWAITING_WINDOW,
@@ -205,6 +205,16 @@ def _would_do(case: RuleCase) -> str:
     return f"would not do {name}: {target.because}"
 
 
+def _with_trial(text: str) -> Reason:
+    """With the summary of a trial, if the target of the action is that of one."""
+
+    def because(case: RuleCase) -> str:
+        trial = case.target.fields.get(TRIAL) if isinstance(case.target, ActionTarget) else None
+        return f"{text}: {trial}" if trial else text
+
+    return because
+
+
 def _outcome_text(case: RuleCase) -> str:
     action = case.action
     if action is None:
@@ -237,7 +247,7 @@ TRANSITIONS: Final[tuple[Edge, ...]] = (
         "conditions have to hold anew", _hold),
     Edge(TRIGGERED, TRIGGERED, lambda case: case.held and case.rule.recommends, _would_do, _recommendation),
     Edge(TRIGGERED, AWAITING_APPROVAL, lambda case: case.held and case.needs_approval and case.ready,
-        "conditions have held, and the rule requires an approval", _trigger),
+        _with_trial("conditions have held, and the rule requires an approval"), _trigger),
     Edge(TRIGGERED, AWAITING_WINDOW,
         lambda case: case.held and not case.needs_approval and case.outside_window,
         "conditions have held outside the rule's windows", _trigger),
@@ -286,7 +296,7 @@ TRANSITIONS: Final[tuple[Edge, ...]] = (
         "the action is considered", lambda case: Effect({"action": "", "until": None})),
     Edge(PENDING, IN_PROGRESS,
         lambda case: case.may_start and case.ready and not case.situation.turn and not case.situation.budget,
-        "the action is started", _start),
+        _with_trial("the action is started"), _start),
     #
     Edge(IN_PROGRESS, DECLINED, lambda case: not case.record.action and case.ruled_out,
         _decline_text, _back_off),

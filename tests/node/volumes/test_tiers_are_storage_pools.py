@@ -272,6 +272,20 @@ async def test_a_folder_that_was_moved_to_a_tier_counts_there(tmp_path: Path) ->
     }
 
 
+async def test_a_tier_has_room_again_once_a_volume_was_moved_away(tmp_path: Path) -> None:
+    slow, fast = made(tmp_path / "slow"), made(tmp_path / "fast")
+    pools = StoragePools("n1", {"slow": slow, "fast": fast}, {"slow": 100 * MI, "fast": 100 * MI}, tmp_path)
+    backend = PooledDirectories(pools, VolumePlaces({"slow": slow, "fast": fast}))
+    home = slow / "pvc-1"
+    await backend.make(home, 80 * MI, {})
+    await backend.make_copy(home, made(fast / "pvc-1"), "")
+    # The home of the volume stays, with its record.
+    write_record(home, VolumeRecord("pvc-1", DIRECTORY, "uid", 80 * MI, tier="fast"))
+    await backend.remove_data(home)
+    assert {each.tier: each.provisioned for each in await pools.measure()} == {"slow": 0, "fast": 80 * MI}
+    await backend.make(slow / "pvc-2", 80 * MI, {})
+
+
 def test_a_status_is_written_when_it_has_changed_noticeably() -> None:
     def status(**changes: Any) -> dict[str, Any]:
         return pool_status(NODE, usage(**changes), PoolDevice("vda", "ssd"), [])

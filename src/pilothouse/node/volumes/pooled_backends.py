@@ -31,6 +31,10 @@ class PooledDirectories(DirectoryBackend):
         async with self._pools.reserved(target, record.size if record is not None else 0):
             await super().make_copy(folder, target, allocation)
 
+    async def remove_data(self, folder: Path) -> None:
+        await super().remove_data(folder)
+        self._pools.release(folder)
+
 
 class PooledLoops(LoopBackend):
     def __init__(self, pools: StoragePools, places: VolumePlaces = VolumePlaces(), *, root: bool) -> None:
@@ -49,3 +53,7 @@ class PooledLoops(LoopBackend):
     async def make_copy(self, folder: Path, target: Path, allocation: str) -> None:
         async with self._pools.reserved(target, volume_size(self._places.data(folder))):
             await super().make_copy(folder, target, allocation)
+
+    async def remove_data(self, folder: Path) -> None:
+        await super().remove_data(folder)
+        self._pools.release(folder)

@@ -121,6 +121,11 @@ class StoragePools:
             self._under_way.discard(folder)
             self.changed.set()
 
+    def release(self, folder: Path) -> None:
+        """Give up the room of data that is gone, though its directory stays for the records: it was moved."""
+        self._reserved.pop(folder, None)
+        self.changed.set()
+
     async def _check_room(self, folder: Path, size: int) -> None:
         tier = self.tier_of(folder)
         if not (capacity := self._sizes.get(tier, 0)):

@@ -26,6 +26,8 @@ from pilothouse.api.openstorage.pauses import is_paused
 from pilothouse.api.openstorage.v1alpha1 import RuleAction
 from pilothouse.meta.selectors import LabelSelector, SelectorError
 from pilothouse.rules.action_targets import (
+    MOVES,
+    TRIAL,
     ActionTarget,
     ObjectLookup,
     TargetDeclined,
@@ -74,8 +76,8 @@ def pool_moves(action: RuleAction, pool: Object, world: ObjectLookup) -> TargetR
     return ActionTarget({
         "from": f"{before:.0f} % provisioned",
         "to": f"{after:.0f} % provisioned",
-        "moves": moves,
-        "summary": summary,
+        MOVES: moves,
+        TRIAL: summary,
     })  # fmt: skip
 
 
