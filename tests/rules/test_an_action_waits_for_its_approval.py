@@ -125,6 +125,19 @@ def test_what_has_changed_since_is_asked_anew() -> None:
     assert volume.actions == {}
 
 
+def test_other_words_of_a_trial_are_not_asked_anew() -> None:
+    def said(usage: str) -> tuple[ActionTarget]:
+        return (ActionTarget({"moves": "db/data-0=fast", "summary": f"tier default {usage} % used"}),)
+
+    volume = SteppedObject(rule(enforcement="approvalRequired"))
+    volume.at(0, MET, targets=said("13"))
+    volume.at(30, targets=said("13"))
+    volume.decide("approved")
+    volume.at(5, targets=said("14"))
+    assert volume.state == "ActiveActionsInProgress"
+    assert len(volume.actions) == 1
+
+
 def test_a_rule_that_was_edited_asks_anew() -> None:
     volume = asking()
     volume.decide("approved")

@@ -28,7 +28,7 @@ import msgspec
 
 from pilothouse.api.openstorage.v1alpha1 import ObjectState
 from pilothouse.base.backoff import Backoff
-from pilothouse.rules.action_targets import ActionTarget, TargetDeclined, TargetNotReady
+from pilothouse.rules.action_targets import TRIAL, ActionTarget, TargetDeclined, TargetNotReady
 from pilothouse.rules.object_records import (
     AWAITING_APPROVAL,
     AWAITING_WINDOW,
@@ -209,7 +209,7 @@ def _with_trial(text: str) -> Reason:
     """With the summary of a trial, if the target of the action is that of one."""
 
     def because(case: RuleCase) -> str:
-        trial = case.target.fields.get("summary") if isinstance(case.target, ActionTarget) else None
+        trial = case.target.fields.get(TRIAL) if isinstance(case.target, ActionTarget) else None
         return f"{text}: {trial}" if trial else text
 
     return because

@@ -9,7 +9,13 @@ from typing import Final
 import msgspec
 
 from pilothouse.api.openstorage.v1alpha1 import RuleAction
-from pilothouse.rules.action_targets import ActionTarget, TargetDeclined, TargetNotReady, TargetResult
+from pilothouse.rules.action_targets import (
+    ActionTarget,
+    TargetDeclined,
+    TargetNotReady,
+    TargetResult,
+    has_same_effect,
+)
 from pilothouse.rules.object_records import ActionRecord, ObjectRecord, RuleTerms, Situation
 from pilothouse.rules.verdict import Verdict
 
@@ -148,7 +154,9 @@ class RuleCase(msgspec.Struct, frozen=True):
         if approval is None or approval.uid != self.record.approval or not approval.as_asked:
             return False
         expired = approval.expires_in is not None and approval.expires_in <= 0
-        same = not isinstance(self.target, ActionTarget) or dict(approval.target) == self.target.fields
+        same = not isinstance(self.target, ActionTarget) or has_same_effect(
+            approval.target, self.target.fields
+        )
         return approval.generation == self.rule.generation and same and not expired
 
     def approval_is(self, state: str) -> bool:

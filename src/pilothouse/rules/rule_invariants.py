@@ -16,7 +16,7 @@ from pilothouse.api.openstorage import v1alpha1
 from pilothouse.api.openstorage.actions import FINISHED
 from pilothouse.base.quantity import Quantity, parse_quantity
 from pilothouse.rules.action_budgets import spent, with_defaults
-from pilothouse.rules.action_targets import ActionTarget
+from pilothouse.rules.action_targets import ActionTarget, has_same_effect
 from pilothouse.rules.action_verification import VERIFIED
 from pilothouse.runtime.invariants import Invariant, ObjectStates, invariant
 
@@ -102,7 +102,8 @@ def an_action_has_its_approval(
     approval = facts.find(ActionApproval, after.namespace, str(after.spec.get("approval")))
     if approval is None or approval.spec.get("approvalState") != "approved":
         return f"{after.name} is created without an approval"
-    if approval.at("status", "target") != after.spec.get("target"):
+    approved, aims = approval.at("status", "target", default={}), after.spec.get("target") or {}
+    if not has_same_effect(approved, aims):
         return f"{after.name} aims at something else than what was approved"
     return None
 

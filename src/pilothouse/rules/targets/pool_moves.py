@@ -26,6 +26,7 @@ from pilothouse.api.openstorage.pauses import is_paused
 from pilothouse.api.openstorage.v1alpha1 import RuleAction
 from pilothouse.meta.selectors import LabelSelector, SelectorError
 from pilothouse.rules.action_targets import (
+    TRIAL,
     ActionTarget,
     ObjectLookup,
     TargetDeclined,
@@ -67,7 +68,7 @@ def pool_moves(action: RuleAction, pool: Object, world: ObjectLookup) -> TargetR
     if not trial.moves:
         return TargetDeclined(summary)
     moves = ",".join(f"{move.claim}={move.to}" for move in trial.moves)
-    return ActionTarget({"moves": moves, "summary": summary})
+    return ActionTarget({"moves": moves, TRIAL: summary})
 
 
 def range_of(pool: Object, world: ObjectLookup) -> BalanceRange:
