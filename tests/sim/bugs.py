@@ -320,7 +320,7 @@ def _at_one_go(patch: pytest.MonkeyPatch) -> None:
 def _side_by_side(patch: pytest.MonkeyPatch) -> None:
     """Rules do not look at each other, nor at the actions that are under way."""
     patch.setattr(RuleCase, "busy", property(lambda self: False))
-    patch.setattr(ruled_objects.RuledObject, "_blocked", lambda self, others: "")
+    patch.setattr(ruled_objects.RuledObject, "_blocked", lambda self, *others: "")
 
 
 def _never_recommending(patch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from pilothouse.api.kind_names import (
     ElasticsearchCluster,
     Namespace,
     Pilot,
+    Pod,
     StatefulSet,
 )
 from pilothouse.api.navigator.labels import DECOMMISSIONED_FOR
@@ -190,6 +191,35 @@ def test_pods_with_pilots_go_one_by_one_when_they_are_empty() -> None:
             assert DECOMMISSIONED_FOR not in again.annotations
         await workloads.fire(about, SCALE, "act-2", **{"from": "1", "to": "2"})
         assert (await workloads.api.get(Pilot, "db-1", "default")).spec["decommission"] is False
+
+    play(scenario)
+
+
+def test_a_pod_that_goes_is_out_of_service_until_it_is_gone() -> None:
+    """Another pod is replaced meanwhile, so that the set has as many pods as it wants."""
+
+    async def scenario(workloads: Workloads) -> None:
+        about = await workloads.set(replicas=2)
+        for name in ("db-0", "db-1"):
+            await workloads.pilot(name)
+        pod = {
+            "metadata": {"name": "db-1", "namespace": "default"},
+            "spec": {"containers": [{"name": "db", "image": "db:1"}]},
+        }
+        await workloads.api.create(Pod, {"apiVersion": "v1", "kind": "Pod", **pod})
+        await asyncio.sleep(5)
+        await workloads.fire(about, SCALE, **{"from": "2", "to": "1"})
+        await drained(workloads, "db-1")
+        await asyncio.sleep(5)
+        assert await replicas(workloads) == 1
+        await workloads.ready("db", 1)
+        await asyncio.sleep(60)
+        assert (await workloads.api.get(Pilot, "db-1", "default")).spec["decommission"] is True
+        assert await workloads.message() == "waiting for pods of StatefulSet db above 1 to terminate"
+        await workloads.api.delete(Pod, "db-1", "default")
+        await asyncio.sleep(5)
+        assert (await workloads.api.get(Pilot, "db-1", "default")).spec["decommission"] is False
+        assert await workloads.outcome() == ("Succeeded", "Scaled")
 
     play(scenario)
 

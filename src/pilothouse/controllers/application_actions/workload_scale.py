@@ -19,7 +19,7 @@ from typing import Final
 from pilothouse.api.applications.autoscalers import AUTOSCALERS, autoscaler_of
 from pilothouse.api.applications.registry import applications
 from pilothouse.api.applications.workload_fields import NoFields, WorkloadFields, fields_of
-from pilothouse.api.kind_names import ApplicationAction, Deployment, KindName, Pilot, StatefulSet
+from pilothouse.api.kind_names import ApplicationAction, Deployment, KindName, Pilot, Pod, StatefulSet
 from pilothouse.api.navigator.labels import DECOMMISSIONED_FOR
 from pilothouse.api.objects import Object
 from pilothouse.api.openstorage.actions import SCALE
@@ -57,7 +57,7 @@ _in_namespace = running_in_namespace(SCALE)
 
 @controller(
     ApplicationAction,
-    also=dict.fromkeys((StatefulSet, Deployment, Pilot, *CLUSTERS), _in_namespace),
+    also=dict.fromkeys((StatefulSet, Deployment, Pilot, Pod, *CLUSTERS), _in_namespace),
     reads=(*PAUSE_READS, *AUTOSCALERS),
     optional=frozenset(AUTOSCALERS),
     impersonate=SERVICE_ACCOUNT,
@@ -148,7 +148,7 @@ def _shrink(action: Object, fields: WorkloadFields, to: int, world: Snapshot) ->
         message = f"{workload.kind} {workload.name} has {replicas} replicas and could not be drained in time"
         yield from _take_back(workload, replicas, world)
         yield finished(action, "Failed", "NotInTime", message, now=now, event="NotInTime")
-    elif int(workload.status.get("replicas") or 0) != replicas:
+    elif _is_terminating(workload, replicas, _before(action, to), world):
         message = f"waiting for pods of {workload.kind} {workload.name} above {replicas} to terminate"
         yield running(action, _DRAINING, message, now=now, after={"value": str(replicas)})
         yield _wait(action, workload, message, now)
@@ -167,6 +167,15 @@ def _shrink(action: Object, fields: WorkloadFields, to: int, world: Snapshot) ->
         # Their Pilots stay for a while: a pod of that name that somebody asks for is to serve.
         yield from _put_in_service(workload, range(to, _before(action, to)), "its pod is removed", world)
         yield from change_field(action, _change(fields, to), _progress(fields, to), world)
+
+
+def _is_terminating(workload: Object, replicas: int, before: int, world: Snapshot) -> bool:
+    """Whether there are pods above the replicas. The number in the status may lack another pod, which is
+    replaced meanwhile."""
+    names = (f"{workload.name}-{ordinal}" for ordinal in range(replicas, before))
+    return int(workload.status.get("replicas") or 0) != replicas or any(
+        world.find(Pod, workload.namespace, name) is not None for name in names
+    )
 
 
 def _before(action: Object, to: int) -> int:

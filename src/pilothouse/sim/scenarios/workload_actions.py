@@ -179,7 +179,9 @@ async def workloads_settled(api: Api) -> str:
     """All actions have ended, the set has its pods, none is drained, and rules are as policies have them."""
     if problem := await actions_ended(api):
         return problem
-    found = await api.get(StatefulSet, NAME, SPACE)
+    found = await api.find(StatefulSet, NAME, SPACE)
+    if found is None:
+        return "the set was not created"
     memory = _memory(_containers(found))
     names = {f"{NAME}-{number}" for number in range(found.spec["replicas"])}
     pods = {pod.name: pod for pod in (await api.list(Pod, SPACE)).objects}
