@@ -27,7 +27,9 @@ from pilothouse.api.kind_names import (
     StatefulSet,
 )
 from pilothouse.api.objects import Object, Tree
+from pilothouse.base.rfc3339 import parse_time
 from pilothouse.controllers.drains.cordons import CORDONED_BY
+from pilothouse.controllers.plans.controller_turns import ANSWER_SECONDS
 from pilothouse.controllers.scheduling.resource_requests import added, allocatable, requested
 from pilothouse.meta.int_or_percent import scaled
 from pilothouse.runtime.invariants import Invariant, ObjectStates, invariant
@@ -238,13 +240,19 @@ def no_more_workers_are_in_progress_than_may_be_unavailable(
 def controllers_are_updated_one_by_one(
     facts: ObjectStates, before: Object | None, after: Object | None
 ) -> str | None:
-    """None is signalled while another has not ended its turn in the same plan."""
+    """None is signalled while another has not ended its turn in the same plan.
+
+    A signal of an earlier run that no agent has answered for a while is no turn: the Plan does not name it.
+    """
     new = _signal(after)
     if after is None or new is None or new.status is not None or _turn(_signal(before)) == _turn(new):
         return None
     for other in facts.all(ControlNode):
         signal = _signal(other)
-        if other.name != after.name and signal and signal.plan_uid == new.plan_uid and not signal.ended:
+        if other.name == after.name or not signal or signal.plan_uid != new.plan_uid or signal.ended:
+            continue
+        waited = parse_time(new.created) - parse_time(signal.created)
+        if signal.status or signal.generation == new.generation or waited < ANSWER_SECONDS:
             return f"{after.name} is signalled, and {other.name} is at {signal.step or 'no step'}"
     return None
 

@@ -150,6 +150,21 @@ def test_a_controller_in_an_update_of_another_plan_holds_the_others(reported: st
     assert fleet.order == ["c0"]
 
 
+def test_a_controller_that_was_just_signalled_by_another_plan_may_be_about_to_begin() -> None:
+    """Its agent may have read that plan before it ended."""
+    fleet = PlanFleet(controllers=2)
+    command = SignalCommand(0, k0supdate=SignalUpdate("http://updates.example/k0s", NEW))
+    other = Signal("x", "1970-01-12T13:46:40Z", command, plan_uid="another", generation=1)
+    fleet.change(fleet.machine("c1"), lambda tree: tree["metadata"].update(annotations=other.annotations()))
+    fleet.add_plan(update(controllers=static("c0")))
+    fleet.settle_decisions()
+    assert fleet.order == []
+    assert fleet.condition("Progressing")[1] == "OtherUpdateInProgress"
+    fleet.now += 30
+    fleet.settle_decisions()
+    assert fleet.order == ["c0"]
+
+
 def test_k0s_A19_a_controller_that_is_a_worker_too_is_updated_once() -> None:
     fleet = PlanFleet(controllers=1, workers=1)
     fleet.add(node("c0"))

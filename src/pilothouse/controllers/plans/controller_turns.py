@@ -19,6 +19,8 @@ from pilothouse.controllers.plans.update_run import UpdateRun, moment, stamped
 
 NOT_READY = "WaitingForReady"
 """The step of a target that is not ready when its turn comes."""
+ANSWER_SECONDS = 30.0
+"""How soon an agent that has found its machine in the Plan reports a first step."""
 
 
 def controller_turn(run: UpdateRun, stage: Stage) -> None:
@@ -83,13 +85,20 @@ def _vanished(run: UpdateRun, stage: Stage, machines: dict[str, Object]) -> bool
 
 
 def is_busy(run: UpdateRun, machine: Object) -> bool:
-    """Whether its agent is in the middle of an update, and was heard of within the deadline of a machine."""
+    """Whether its agent is in the middle of an update, and was heard of within the deadline of a machine.
+
+    An agent that was signalled just before its run ended may have read the Plan, and is about to begin. If it
+    has not read it, the Plan does not name its machine any more, and it never begins.
+    """
     signal = signal_on(machine)
-    if signal is None or signal.status is None or signal.ended:
+    if signal is None or signal.ended:
         return False
+    created = reported(signal.created)
+    if signal.status is None:
+        return not run.has_signalled(signal) and run.now < created + ANSWER_SECONDS
     # The clock of the machine may be behind the leader's, which wrote the signal. If it is ahead, or the time
     # is a lie, it does not count, or the machine is busy forever.
-    at_step, created = reported(signal.status.timestamp), reported(signal.created)
+    at_step = reported(signal.status.timestamp)
     since = max(created, at_step) if at_step <= run.now else created
     return run.now < since + run.node_deadline
 

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from pilothouse.api.k0s.rollout import Rollout
+from pilothouse.api.k0s.signals import Signal
 from pilothouse.api.k0s.v1beta2 import PlanSpec, PlanState, PlanStatus, TargetStatus
 from pilothouse.api.objects import Object
 from pilothouse.base.duration import parse_duration
@@ -92,6 +93,10 @@ class UpdateRun:
             update=stage.update,
             rollback=rollback,
         )
+
+    def has_signalled(self, signal: Signal) -> bool:
+        """Whether a signal is of this run, whatever its command."""
+        return signal.plan_uid == self.plan.uid and signal.generation == (self.status.run_generation or 0)
 
     def change(self, stage: Stage) -> None:
         """Record the targets of a stage."""
