@@ -43,7 +43,7 @@ from pilothouse.api.objects import Object, Tree
 from pilothouse.api.pod_health import ended, healthy
 from pilothouse.base.rfc3339 import format_time
 from pilothouse.meta.conditions import with_condition, without_condition
-from pilothouse.runtime.intents import Delete, Evict, Intent, SetStatus, Wait
+from pilothouse.runtime.intents import Delete, Evict, Intent, SeenCondition, SetStatus, Wait
 from pilothouse.runtime.snapshot import Snapshot
 
 SPENT: Final = "DisruptionBudget"
@@ -84,13 +84,21 @@ class DisruptionAccount:
                 return f"disruption budget {budget.name} needs {needed} healthy pods and has {there}"
         return ""
 
-    def evict(self, pod: Object, *, by: str, because: str, grace: int | None = None) -> Evict:
+    def evict(
+        self,
+        pod: Object,
+        *,
+        by: str,
+        because: str,
+        grace: int | None = None,
+        premise: SeenCondition | None = None,
+    ) -> Evict:
         """Evict a pod that its budget does not keep."""
         if not is_down(pod):
             for budget in self._budgets(pod):
                 if not _spares(budget, pod):
                     self._spent[budget.uid] = self._spent.get(budget.uid, 0) + 1
-        return Evict(pod, grace=grace, by=by, because=because)
+        return Evict(pod, grace=grace, by=by, because=because, premise=premise)
 
     def _budgets(self, pod: Object) -> list[Object]:
         return covering(pod, self._world.all(PodDisruptionBudget, pod.namespace))

@@ -47,6 +47,7 @@ from pilothouse.runtime.intents import (
     PatchObject,
     RecordEvent,
     RequeueAfter,
+    SeenCondition,
     SetStatus,
     Update,
     Wait,
@@ -416,6 +417,8 @@ class _Execution:
 
     async def _evict(self, intent: Evict) -> Attempt:
         seen = intent.seen
+        if intent.premise is not None and (changed := await self._changed(intent.premise)):
+            return IntentOutcome.REFUSED, changed
         await evict(
             self._api,
             seen.name,
@@ -428,6 +431,19 @@ class _Execution:
         )
         self._expectations.evicted(self._key, self._noun(seen), seen)
         return _DONE
+
+    async def _changed(self, premise: SeenCondition) -> str:
+        """A message if a condition is another in the server. The next decision then waits for its cache."""
+        seen, noun = premise.seen, self._noun(premise.seen)
+        found = await self._api.find(noun, seen.name, seen.namespace)
+        if found is None or found.uid != seen.uid:
+            self._expectations.gone(self._key, noun, seen)
+            return f"{seen.kind} {seen.name} is gone"
+        was, present = (one.condition(premise.kind) or {} for one in (seen, found))
+        if all(was.get(field) == present.get(field) for field in ("status", "reason")):
+            return ""
+        self._expectations.wrote(self._key, noun, found.revision)
+        return f"{premise.kind} of {seen.kind} {seen.name} has changed"
 
     async def _bind(self, intent: Bind) -> Attempt:
         seen = intent.seen

@@ -113,6 +113,13 @@ class DeleteAll(Intent, frozen=True):
     namespace: str
 
 
+class SeenCondition(msgspec.Struct, frozen=True):
+    """A condition of another object, as it was seen."""
+
+    seen: Object
+    kind: str
+
+
 class Evict(Intent, frozen=True):
     """Evict a pod, if its disruption budget allows. Refused if the budget does not: decide again."""
 
@@ -120,6 +127,9 @@ class Evict(Intent, frozen=True):
     grace: int | None = None
     by: str = ""
     """Who evicts it: with ``because`` in the pod's condition ``DisruptionTarget``."""
+    premise: SeenCondition | None = None
+    """Refused unless the condition still has this status and reason in the server. The cache of its kind may
+    be older than that of pods: a decision could see a condition of the time of an earlier pod."""
 
 
 class Bind(Intent, frozen=True):

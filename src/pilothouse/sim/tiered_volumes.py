@@ -9,7 +9,7 @@ and the old copy stays until a pod has been ready for ``keep``. If none is withi
 stop again, and the old copy is the volume. Pods of claims are started, held and ended here; the StoragePools
 of the node grow to the size that is asked for. What is to happen is in the ConfigMap ``model``: ``volumes``
 follow or refuse, and pods whose volume is in the tier ``unready`` do not become ready. Where no action waits
-for a move any more, a person restarts the pod.
+for a move any more, a person restarts the pod, and asks for the class that a returned volume has.
 
 It raises when a volume has no whole copy, two pods have one volume, or an action has succeeded whose change
 never was.
@@ -78,6 +78,7 @@ _COMPARING: Final = (1.0, 6.0)
 _STARTING: Final = (1.0, 5.0)
 _ANSWERING: Final = (1.0, 10.0)
 _BY_HAND: Final = (20.0, 40.0)
+_GIVING_UP: Final = (60.0, 90.0)
 _KEEP: Final = 10.0
 """How long a pod has to be ready before the old copy goes."""
 _DEADLINE: Final = 20.0
@@ -251,6 +252,8 @@ class TieredVolumes:
             volume.move = None
             await self._report(claim, settled(claim.status))
             return
+        elif move.reason == RETURNED and not self._is_acted_on:
+            await self._give_up_by_hand(f"{key} is given up", claim, move)
         if move.reason == RETURNED:
             message = "its pod was not ready in time"
             await self._report(claim, returned(claim.status, move.attributes, move.previous, message, now))
@@ -302,6 +305,12 @@ class TieredVolumes:
             if pod.uid == volume.user and self._is_due(f"{key} by hand", _BY_HAND):
                 self.restarted_by_hand.append(pod.name)
                 await self._api.delete(Pod, pod.name, pod.namespace, uid=pod.uid)
+
+    async def _give_up_by_hand(self, key: str, claim: Object, move: TierMove) -> None:
+        """As a person does who finds that a volume has returned: ask for the class that it has."""
+        if self._is_due(key, _GIVING_UP):
+            fields = {"spec": {"volumeAttributesClassName": move.previous}}
+            await self._api.patch(PersistentVolumeClaim, claim.name, claim.namespace, fields)
 
     def _drop(self, claim: Object, volume: TieredVolume, tier: str) -> None:
         """Remove a copy, at the end of a move."""

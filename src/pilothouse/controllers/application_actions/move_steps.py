@@ -38,7 +38,7 @@ from pilothouse.controllers.application_actions.class_changes import (
     progress_of,
 )
 from pilothouse.controllers.disruptions import DisruptionAccount
-from pilothouse.runtime.intents import Intent
+from pilothouse.runtime.intents import Intent, SeenCondition
 from pilothouse.runtime.snapshot import Snapshot
 
 MOVE_READS: Final = (*CLASS_READS, Pod, PodDisruptionBudget)
@@ -143,8 +143,10 @@ def _has_started(pod: Object) -> bool:
 
 
 def _restarted(claim: Object, message: str, left: float, because: str, world: Snapshot) -> MoveStep:
-    """Evict the pods that use the volume."""
+    """Evict the pods that use the volume, if the node still waits for that: the claim of this snapshot may be
+    older than its pods, and the next pod, which has the copy, need not stop."""
     account, intents, kept = DisruptionAccount(world), [], []
+    premise = SeenCondition(claim, VOLUME_MOVE)
     for pod in pods_of_claim(claim, world):
         if pod.deleting or ended(pod) or not _has_started(pod):
             continue
@@ -153,7 +155,7 @@ def _restarted(claim: Object, message: str, left: float, because: str, world: Sn
         elif why := account.why_kept(pod):
             kept.append(f"pod {pod.name} can't be evicted: {why}")
         else:
-            intents.append(account.evict(pod, by=_BY, because=because))
+            intents.append(account.evict(pod, by=_BY, because=because, premise=premise))
     if kept:
         return MoveWaits(f"{message}; {'; '.join(kept)}", min(left, _POLL), tuple(intents), is_held=True)
     return MoveWaits(message, left, tuple(intents))
