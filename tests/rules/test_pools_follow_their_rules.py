@@ -255,7 +255,9 @@ def test_volumes_of_one_pool_spread_over_its_node() -> None:
         fleet.wait(20)
         assert fleet.state_of("balance", "w1-default") == "Triggered"
         fleet.wait(30)
-        assert [one.at("spec", "object", "name") for one in fleet.actions()] == ["w1-default"]
+        # All three are out of range, the full one and the empty ones; whichever goes first evens them.
+        (first,) = (one.at("spec", "object", "name") for one in fleet.actions())
+        assert first in names
         fleet.wait(1200)
         assert fleet.provisioned(*names) == [30, 30, 30]
         assert {fleet.state_of("balance", name) for name in names} == {"Normal"}
@@ -263,7 +265,7 @@ def test_volumes_of_one_pool_spread_over_its_node() -> None:
         (action,) = fleet.actions()
         assert action.at("spec", "target", "summary").startswith("Rebalance summary: on node w1")
         assert action.status["phase"] == "Succeeded"
-        said = [str(each.get("message")) for each in fleet.objects()["balance/w1-default"].status["items"]]
+        said = [str(each.get("message")) for each in fleet.objects()[f"balance/{first}"].status["items"]]
         assert any("2 volumes of node w1 were moved" in text for text in said)
         assert any(text.startswith("the action is started: Rebalance summary: on node w1") for text in said)
 
