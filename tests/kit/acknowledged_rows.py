@@ -12,7 +12,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import md5
 from threading import Event
 
@@ -41,7 +41,9 @@ class AcknowledgedRows:
         def write() -> None:
             while not over.wait(_PAUSE):
                 if address := self._address():
-                    self._connected(address, over)
+                    # A client that has lost its server has input left to flush when it is closed.
+                    with suppress(BrokenPipeError):
+                        self._connected(address, over)
 
         with ThreadPoolExecutor(1) as pool:
             writing = pool.submit(write)
